@@ -1,0 +1,56 @@
+# Every target makes what it needs: a virtual environment from the lock file, Kafka's jars on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
+
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-throughput job-kafka clean
+
+install: $(STAMP)
+
+$(STAMP):
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	rm -f $(VENV)/.installed-*
+	touch $@
+
+demo: install
+	$(BIN)/kstream-worker demo --output out/demo
+
+demo-kafka: install
+	$(BIN)/kstream-worker demo --kafka --output out/demo-kafka
+
+test: install
+	$(BIN)/python -m pytest
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: install
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
+
+bench: bench-olre bench-arl bench-throughput
+
+bench-olre: install
+	$(BIN)/python -m benchmarks.olre
+
+bench-arl: install
+	$(BIN)/python -m benchmarks.arl
+
+bench-throughput: install
+	$(BIN)/python -m benchmarks.throughput
+
+job-kafka: install
+	$(BIN)/python -m benchmarks.main_job
+
+clean:
+	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis

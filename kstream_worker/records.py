@@ -1,0 +1,247 @@
+"""What travels between the stages: columns of one partition, never one object per record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Headers = Sequence[tuple[str, bytes]]
+FloatMatrix = NDArray[np.float64]
+FloatColumn = NDArray[np.float64]
+IntColumn = NDArray[np.int64]
+BoolColumn = NDArray[np.bool_]
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]"
+
+
+@dataclass(slots=True)
+class Batch:
+    """Records of one partition in offset order, as columns of equal length.
+
+    Attributes:
+        partition: where the records come from.
+        offsets: ascending; on transactional topics there are gaps.
+        timestamps: the bus's own record times, milliseconds since the epoch; -1 where unknown.
+        keys: raw key bytes, None for a null key.
+        values: raw value bytes, None for a tombstone.
+        headers: one sequence of (name, value) per record; the empty tuple where there are none.
+        next_offset: the position to read from after this batch (not the last offset + 1: markers take offsets).
+        leader_epoch: of the last record, -1 where unknown.
+    """
+
+    partition: TopicPartition
+    offsets: list[int]
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[Headers]
+    next_offset: int
+    leader_epoch: int = -1
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def size_bytes(self) -> int:
+        """Bytes of keys and values, headers not counted."""
+        return sum(map(len, filter(None, self.keys))) + sum(map(len, filter(None, self.values)))
+
+
+@dataclass(slots=True)
+class Samples:
+    """Accepted records of one partition after codec, gate and pairing, as columns of equal length n.
+
+    Attributes:
+        offsets: int64[n], input offsets, ascending.
+        times: int64[n], event times, milliseconds since the epoch.
+        keys: n entity keys.
+        x: float64[n, d], the reference side; None when one-sided (`stream`).
+        y: float64[n, d], the live side.
+        forget: positions (into the n rows) *before* which a key is to be forgotten, with that key, offset and event time, in
+            order: `(position, key, offset, time)`. A tombstone is no sample, so it is no row.
+    """
+
+    offsets: IntColumn
+    times: IntColumn
+    keys: list[bytes]
+    x: FloatMatrix | None
+    y: FloatMatrix
+    forget: list[tuple[int, bytes, int, int]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(slots=True)
+class Rejects:
+    """Records that the gate refused, as columns of equal length; `positions` are rows of the batch they came from."""
+
+    positions: list[int] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def add(self, position: int, reason: str, message: str) -> None:
+        """Append one refused record."""
+        self.positions.append(position)
+        self.reasons.append(reason)
+        self.messages.append(message)
+
+
+@dataclass(slots=True)
+class Messages:
+    """Encoded records for one partition of one output topic, as columns of equal length, in the order to be sent."""
+
+    partition: TopicPartition
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+    headers: list[Headers] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def extend(
+        self,
+        keys: Iterable[bytes | None],
+        values: Iterable[bytes | None],
+        timestamps: Iterable[int],
+        headers: Iterable[Headers],
+    ) -> None:
+        """Append columns of equal length."""
+        self.keys.extend(keys)
+        self.values.extend(values)
+        self.timestamps.extend(timestamps)
+        self.headers.extend(headers)
+
+
+class Progress(NamedTuple):
+    """How far a partition is processed: the position to read next, and the leader epoch of the last record read."""
+
+    offset: int
+    leader_epoch: int = -1
+
+
+class Committed(NamedTuple):
+    """What the bus holds as the committed position of a partition, with the metadata string of that commit."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class ChangeKind(Enum):
+    """What happened to partitions of this member."""
+
+    ASSIGNED = "assigned"  # ours from now on, paused, without a position until the worker seeks
+    REVOKED = "revoked"  # taken in an orderly way; uncommitted work must be dropped
+    LOST = "lost"  # taken because the membership was lost; commits would be refused
+
+
+@dataclass(slots=True, frozen=True)
+class Change:
+    """One change of the assignment, in the order in which it happened."""
+
+    kind: ChangeKind
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(slots=True)
+class Poll:
+    """What one poll of a source found: first the changes, then records of partitions that are assigned after them."""
+
+    changes: list[Change] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    finished: bool = False  # the input has an end and it is reached (files); never true on Kafka
+
+
+class Outcome(Enum):
+    """What became of a commit. There is no third value: in doubt a writer raises `Retry` and resolves at the next call."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+class End(Enum):
+    """Which end of a partition is meant."""
+
+    STABLE = "stable"  # the last stable offset: what a read_committed reader can reach
+    HIGH = "high"  # the high watermark: behind open transactions too
+
+
+@dataclass(slots=True)
+class Scores:
+    """What a bank answers for n samples, as columns of equal length. All are made *before* the sample updates the model.
+
+    Attributes:
+        state: int8[n], 0 warming, 1 armed, 2 raised (held).
+        seq: int64[n], the sample's number within its key since the key was first seen, from 1.
+        log_ratio: float64[n], log of the estimated relative ratio live / reference at the live sample; NaN while warming.
+        divergence: float64[n], running Pearson divergence estimate (paper 004, eq. 8c); NaN while warming.
+        evidence: float64[n], weighted Shiryaev-Roberts statistic *after* the sample; 0 while warming.
+        transitions: alarms raised and cleared by these samples, in order (few).
+        clipped: number of ratio estimates that were not positive and were set to the floor before the logarithm.
+    """
+
+    state: NDArray[np.int8]
+    seq: IntColumn
+    log_ratio: FloatColumn
+    divergence: FloatColumn
+    evidence: FloatColumn
+    transitions: list[Transition]
+    clipped: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class Transition:
+    """A key's alarm was raised or cleared by row `row` of the batch (by no row, -1, when the key was forgotten).
+
+    Attributes:
+        row: row of the batch that was given to the bank.
+        slot: the key's slot.
+        kind: `raised` or `cleared`.
+        reason: of a cleared alarm, `rearmed` or `forgotten`; of a raised one, the name of the score that crossed (`learned`,
+            a feature, `radius`, a product `a*b`, ...).
+        seq: the sample's number within its key.
+        evidence: the statistic when it crossed, in the units of `threshold`.
+        threshold: what it had to reach.
+        change_seq: number within the key of the likely first changed sample (the start of the best-paying run of bets).
+        change_time: event time of that sample, milliseconds since the epoch.
+        direction: `up`, `down` or `both`: how the leading score moved.
+        features: (name, weight) of the features that drive it, largest first, weights sum to 1.
+        guarantee: `exact_if_iid`, `approximate` or `none`.
+        guarantee_reason: why, in words for people.
+    """
+
+    row: int
+    slot: int
+    kind: str
+    reason: str
+    seq: int
+    evidence: float
+    threshold: float
+    change_seq: int
+    change_time: int
+    direction: str
+    features: tuple[tuple[str, float], ...]
+    guarantee: str
+    guarantee_reason: str
+
+
+STATE_NAMES = ("warming", "armed", "raised")
+
+LabelCounts = Mapping[str, int]
