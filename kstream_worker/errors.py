@@ -1,12 +1,12 @@
 """The tree of errors: the class of an error decides what the worker does.
 
-    KstreamError
-    |-- RejectRecord    one record cannot be used: dead letter, go on
-    |-- Retry           a passing fault of the bus: back off, same outbox, same records
-    |-- Rebuild         a fault inside one partition's models: drop and start that partition again
-    |-- Rejoin          this member was put out of its group: drop all tasks, join again
-    `-- Fatal           no way on: exit 1, the message says what to do
-        `-- ConfigError the configuration, a topic or a right is wrong: exit 78
+KstreamError
+|-- RejectRecord    one record cannot be used: dead letter, go on
+|-- Retry           a passing fault of the bus: back off, same outbox, same records
+|-- Rebuild         a fault inside one partition's models: drop and start that partition again
+|-- Rejoin          this member was put out of its group: drop all tasks, join again
+`-- Fatal           no way on: exit 1, the message says what to do
+    `-- ConfigError the configuration, a topic or a right is wrong: exit 78
 """
 
 from __future__ import annotations

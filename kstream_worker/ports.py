@@ -14,6 +14,7 @@ from kstream_worker.records import (
     Batch,
     Committed,
     End,
+    FloatColumn,
     FloatMatrix,
     IntColumn,
     Messages,
@@ -47,8 +48,10 @@ class Source(Protocol):
     def poll(self, timeout_s: float) -> Poll:
         """Wait at most `timeout_s` for changes or records.
 
-        Newly `ASSIGNED` partitions arrive paused and without records; the worker reads `committed`, calls `seek` and then
-        `resume`. Records of a partition arrive in offset order, once per seek, and only while it is assigned and resumed.
+        Newly `ASSIGNED` partitions arrive paused and without records; the worker reads `committed`, calls `seek` and
+        then
+        `resume`. Records of a partition arrive in offset order, once per seek, and only while it is assigned and
+        resumed.
         """
         ...
 
@@ -120,12 +123,13 @@ class Writer(Protocol):
     ) -> Outcome:
         """Write all `messages` and all `progress` in one transaction, or nothing of them.
 
-        `token` (at most 100 bytes, fresh for each outbox) is stored with the committed positions; in doubt it is read back.
+        `token` (at most 100 bytes, fresh for each outbox) is stored with the committed positions; in doubt it is read
+        back.
         `progress` names every input partition that `messages` derives from.
 
         Raises:
-            Retry: not known yet (deadline, broker away). The next call with the same arguments resolves the doubt first and
-                does not write twice.
+            Retry: not known yet (deadline, broker away). The next call with the same token only resolves the doubt: it
+                returns COMMITTED or ABORTED for the doubtful attempt (or raises Retry again) and writes nothing itself.
             Rejoin: the membership is no longer valid; nothing was written.
             Fatal: another process uses the same identity, or a right is missing.
         """
@@ -164,7 +168,9 @@ class Cluster(Protocol):
         ...
 
     def check_rights(self, *, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
-        """Problems found when each right the worker needs is tried, in words with the remedy; empty when all is well."""
+        """Problems found when each right the worker needs is tried, in words with the remedy; empty when all is
+        well.
+        """
         ...
 
     def create_topics(self, partitions: Mapping[str, int], configs: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -178,7 +184,9 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """The adapters of one kind of bus, as factories: the worker makes a new source after `Rejoin`, a new writer never."""
+    """The adapters of one kind of bus, as factories: the worker makes a new source after `Rejoin`, a new writer
+    never.
+    """
 
     source: Callable[[], Source]
     writer: Callable[[], Writer]
@@ -193,12 +201,19 @@ class Decoder(Protocol):
         """Decode record by record; a broken record never touches its neighbours."""
         ...
 
+    @property
+    def warnings(self) -> Mapping[str, int]:
+        """Records accepted in spite of something since the start, by what; `timestamp_...` took the bus's time."""
+        ...
+
 
 class Bank(Protocol):
-    """The models of many keys, one slot each, in contiguous arrays. Deterministic: results depend on the key's own samples only.
+    """The models of many keys, one slot each, in contiguous arrays. Deterministic: results depend on the key's own
+    samples only.
 
     Contract (tests/contract): any cut of a stream into batches gives equal bits; other keys change nothing; a restored
-    snapshot continues with equal bits; `evaluate`-like calls change nothing; non-finite input raises ValueError and changes
+    snapshot continues with equal bits; `evaluate`-like calls change nothing; non-finite input raises ValueError and
+    changes
     nothing; memory per key is bounded by `bytes_per_key`.
     """
 
@@ -210,6 +225,11 @@ class Bank(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, free slots included."""
+        ...
+
+    @property
+    def threshold(self) -> float:
+        """What `Scores.evidence` must reach for an alarm; inf for a bank without a detector."""
         ...
 
     def allocate(self, key: bytes) -> int:
@@ -235,7 +255,8 @@ class Bank(Protocol):
         ...
 
     def forget(self, slot: int) -> Transition | None:
-        """The `cleared` transition (row -1, reason `forgotten`) owed when this key is dropped now; None when no alarm is up.
+        """The `cleared` transition (row -1, reason `forgotten`) owed when this key is dropped now; None when no alarm
+        is up.
 
         Changes nothing; the caller frees the slot.
         """
@@ -256,3 +277,129 @@ class Bank(Protocol):
             ValueError: another format, another configuration, or damaged.
         """
         ...
+
+
+class Telemetry(Protocol):
+    """What the worker tells about its work: once per batch or commit, never per record.
+
+    No call may raise or block. Keys of records are no part of it: labels of metrics stay bounded.
+    """
+
+    def records(self, partition: TopicPartition, n: int) -> None:
+        """Records read from the input, before the gate."""
+        ...
+
+    def rejects(self, reason: str, n: int) -> None:
+        """Records that the gate refused, by its fixed word."""
+        ...
+
+    def fallback_timestamps(self, n: int) -> None:
+        """Records whose event time was taken from the bus because their own was missing or unusable."""
+        ...
+
+    def scored(self, n: int) -> None:
+        """Samples or pairs that went through the models."""
+        ...
+
+    def clipped(self, n: int) -> None:
+        """Ratio estimates set to the floor before the logarithm."""
+        ...
+
+    def log_ratios(self, values: FloatColumn) -> None:
+        """float64[n], log of the estimated ratio; NaN (warming) is left out."""
+        ...
+
+    def evidence(self, values: FloatColumn, threshold: float) -> None:
+        """float64[n], evidence in the units of `threshold`, what an alarm needs."""
+        ...
+
+    def transition(self, kind: str) -> None:
+        """One alarm `raised` or `cleared`."""
+        ...
+
+    def stage_seconds(self, stage: str, seconds: float) -> None:
+        """Time of one batch in one of `STAGES`."""
+        ...
+
+    def commit(self, outcome: str, seconds: float) -> None:
+        """One commit call: `committed`, `aborted`, `retry` or `rejoin`, and how long it took."""
+        ...
+
+    def published(self, kind: str, n: int) -> None:
+        """Records committed to the outputs: `estimate`, `alarm` or `dead_letter`."""
+        ...
+
+    def keys(self, partition: TopicPartition, live: int, in_alarm: int) -> None:
+        """Keys that hold a model, and those of them whose alarm is up."""
+        ...
+
+    def lag(self, partition: TopicPartition, n: int | None) -> None:
+        """Offsets between the position and the last stable offset; None when unknown, which is not 0."""
+        ...
+
+    def bank_bytes(self, partition: TopicPartition, n: int) -> None:
+        """Memory of the partition's models."""
+        ...
+
+    def outbox_bytes(self, partition: TopicPartition, n: int) -> None:
+        """Encoded outputs that wait for the next commit."""
+        ...
+
+    def forget_partition(self, partition: TopicPartition) -> None:
+        """The partition is no longer ours: its gauges end."""
+        ...
+
+
+STAGES = ("poll", "decode", "update", "encode")
+
+
+class NoTelemetry:
+    """A `Telemetry` that does nothing: the default, and what notebooks and tests use."""
+
+    def records(self, partition: TopicPartition, n: int) -> None:
+        """Ignored."""
+
+    def rejects(self, reason: str, n: int) -> None:
+        """Ignored."""
+
+    def fallback_timestamps(self, n: int) -> None:
+        """Ignored."""
+
+    def scored(self, n: int) -> None:
+        """Ignored."""
+
+    def clipped(self, n: int) -> None:
+        """Ignored."""
+
+    def log_ratios(self, values: FloatColumn) -> None:
+        """Ignored."""
+
+    def evidence(self, values: FloatColumn, threshold: float) -> None:
+        """Ignored."""
+
+    def transition(self, kind: str) -> None:
+        """Ignored."""
+
+    def stage_seconds(self, stage: str, seconds: float) -> None:
+        """Ignored."""
+
+    def commit(self, outcome: str, seconds: float) -> None:
+        """Ignored."""
+
+    def published(self, kind: str, n: int) -> None:
+        """Ignored."""
+
+    def keys(self, partition: TopicPartition, live: int, in_alarm: int) -> None:
+        """Ignored."""
+
+    def lag(self, partition: TopicPartition, n: int | None) -> None:
+        """Ignored."""
+
+    def bank_bytes(self, partition: TopicPartition, n: int) -> None:
+        """Ignored."""
+
+    def outbox_bytes(self, partition: TopicPartition, n: int) -> None:
+        """Ignored."""
+
+    def forget_partition(self, partition: TopicPartition) -> None:
+        """Ignored."""

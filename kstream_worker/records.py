@@ -60,6 +60,30 @@ class Batch:
 
 
 @dataclass(slots=True)
+class Fields:
+    """Bound fields of decoded records of one batch, as columns of equal length n, before gate and pairing.
+
+    Attributes:
+        positions: rows of the batch that these come from, ascending.
+        x: float64[n, d], the reference side; None when one-sided.
+        y: float64[n, d], the live side; values are as decoded, not yet checked to be finite.
+        times: event times as found (number, text, or None where missing); None when no path is bound.
+        keys: entity keys as found (text, integer, or None where missing); None when no path is bound.
+        labels: what the columns of x and of y are called in messages.
+    """
+
+    positions: list[int]
+    x: FloatMatrix | None
+    y: FloatMatrix
+    times: list[object] | None = None
+    keys: list[str | int | None] | None = None
+    labels: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+@dataclass(slots=True)
 class Samples:
     """Accepted records of one partition after codec, gate and pairing, as columns of equal length n.
 
@@ -69,7 +93,8 @@ class Samples:
         keys: n entity keys.
         x: float64[n, d], the reference side; None when one-sided (`stream`).
         y: float64[n, d], the live side.
-        forget: positions (into the n rows) *before* which a key is to be forgotten, with that key, offset and event time, in
+        forget: positions (into the n rows) *before* which a key is to be forgotten, with that key, offset and event
+        time, in
             order: `(position, key, offset, time)`. A tombstone is no sample, so it is no row.
     """
 
@@ -170,7 +195,9 @@ class Poll:
 
 
 class Outcome(Enum):
-    """What became of a commit. There is no third value: in doubt a writer raises `Retry` and resolves at the next call."""
+    """What became of a commit. There is no third value: in doubt a writer raises `Retry` and resolves at the next
+    call.
+    """
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -185,12 +212,14 @@ class End(Enum):
 
 @dataclass(slots=True)
 class Scores:
-    """What a bank answers for n samples, as columns of equal length. All are made *before* the sample updates the model.
+    """What a bank answers for n samples, as columns of equal length. All are made *before* the sample updates the
+    model.
 
     Attributes:
         state: int8[n], 0 warming, 1 armed, 2 raised (held).
         seq: int64[n], the sample's number within its key since the key was first seen, from 1.
-        log_ratio: float64[n], log of the estimated relative ratio live / reference at the live sample; NaN while warming.
+        log_ratio: float64[n], log of the estimated relative ratio live / reference at the live sample; NaN while
+        warming.
         divergence: float64[n], running Pearson divergence estimate (paper 004, eq. 8c); NaN while warming.
         evidence: float64[n], weighted Shiryaev-Roberts statistic *after* the sample; 0 while warming.
         transitions: alarms raised and cleared by these samples, in order (few).
@@ -214,7 +243,8 @@ class Transition:
         row: row of the batch that was given to the bank.
         slot: the key's slot.
         kind: `raised` or `cleared`.
-        reason: of a cleared alarm, `rearmed` or `forgotten`; of a raised one, the name of the score that crossed (`learned`,
+        reason: of a cleared alarm, `rearmed` or `forgotten`; of a raised one, the name of the score that crossed
+        (`learned`,
             a feature, `radius`, a product `a*b`, ...).
         seq: the sample's number within its key.
         evidence: the statistic when it crossed, in the units of `threshold`.

@@ -1,0 +1,327 @@
+"""The composition root: a configuration in, a wired worker out. The only module that names concrete adapters."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+import numpy as np
+import structlog
+
+from kstream_worker import __version__
+from kstream_worker.bus.files import files_bus
+from kstream_worker.codec import DECODERS, Binding
+from kstream_worker.codec.outputs import OutputEncoder, OutputSettings, Topic
+from kstream_worker.config import Config
+from kstream_worker.detectors.pairs import PairBank
+from kstream_worker.detectors.ranks import RankBank
+from kstream_worker.errors import EXIT_OK, ConfigError, Retry
+from kstream_worker.gate import Gate, RejectPolicy
+from kstream_worker.http import Status, StatusServer
+from kstream_worker.pairing import pairing_of
+from kstream_worker.ports import Bank, Bus, Cluster, NoTelemetry, Telemetry
+from kstream_worker.records import TopicPartition
+from kstream_worker.telemetry import logs
+from kstream_worker.telemetry.metrics import Metrics
+from kstream_worker.worker.committer import CommitPolicy
+from kstream_worker.worker.decode import RecordDecoder
+from kstream_worker.worker.loop import LoopSettings, Worker
+from kstream_worker.worker.patience import Patience
+from kstream_worker.worker.task import Task
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_CONNECT_S = 60.0  # how long a bus may be away when the process starts
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch, for `lag_s` alone: no result depends on it."""
+    return time.time_ns() // 1_000_000
+
+
+def binding_of(config: Config) -> Binding:
+    """The bound fields of the input.
+
+    Raises:
+        ConfigError: a path is malformed, or sides do not fit together.
+    """
+    given = config.input
+    return Binding.of(
+        x=given.x or None, y=given.y or None, dims=given.dims, timestamp=given.timestamp or None, key=given.key or None
+    )
+
+
+def build_bank(config: Config) -> Bank:
+    """An empty bank of the configured detector."""
+    names = binding_of(config).names
+    detector = config.detector
+    common: dict[str, Any] = {
+        "feature_names": names,
+        "arl": detector.arl,
+        "on_alarm": detector.on_alarm,
+        "dead_time_ms": round(1000 * detector.dead_time),
+        "seed": config.model.seed,
+    }
+    if detector.warmup is not None:
+        common["warmup"] = detector.warmup
+    try:
+        if config.pairing.mode == "explicit":
+            return PairBank(len(names), alpha=config.model.alpha, atoms=config.model.atoms, **common)
+        return RankBank(len(names), dependence=detector.dependence, **common)
+    except ValueError as error:
+        raise ConfigError(f"`model` and `detector`: {error}") from error
+
+
+def build_decoder(config: Config) -> RecordDecoder:
+    """Codec, gate and pairing of one partition."""
+    binding = binding_of(config)
+    given = config.input
+    gate = Gate(
+        max_value_bytes=given.max_record_bytes,
+        null_key_slots=given.null_key_buckets if given.null_key == "by_offset" else None,
+    )
+    pairing = pairing_of(config.pairing.mode, two_sided=binding.x is not None, feature_names=binding.names)
+    return RecordDecoder(DECODERS[given.format](binding), gate, pairing)
+
+
+def build_bus(config: Config) -> Bus:
+    """The adapters of the configured bus; connects to nothing yet."""
+    if config.bus.kind == "files":
+        files = config.bus.files
+        return files_bus(
+            "-" if files.inputs == ("-",) else list(files.inputs),
+            None if files.output_dir == "-" else Path(files.output_dir),
+            format=files.format,
+            key_column=files.key_column or None,
+            topic=config.input.topic,
+            max_record_bytes=config.input.max_record_bytes,
+        )
+    # Imported here: a client is loaded only where it is used.
+    from kstream_worker.bus.kafka_python import kafka_bus
+
+    kafka = config.bus.kafka
+    identity = kafka.group_instance_id or secrets.token_hex(8)
+    return kafka_bus(
+        bootstrap_servers=list(kafka.bootstrap_servers),
+        topic=config.input.topic,
+        group_id=kafka.group_id,
+        # With a static name, a restarted process ends at once what a killed one left open; else the coordinator does,
+        # in time.
+        transactional_id=f"{config.app.id}.{identity}",
+        group_instance_id=kafka.group_instance_id,
+        common=dict(kafka.common),
+        consumer=dict(kafka.consumer),
+        producer=dict(kafka.producer),
+    )
+
+
+def output_topics(config: Config) -> tuple[str, str, str]:
+    """Topics of estimates, alarms and dead letters."""
+    return config.output.estimates, config.output.alarms, config.output.dead_letters
+
+
+def build_encoder(config: Config, cluster: Cluster, threshold: float) -> OutputEncoder:
+    """The encoder of outputs; asks the bus how many partitions each topic has.
+
+    Raises:
+        ConfigError: a topic does not exist.
+    """
+    counts = {name: cluster.partition_count(name) for name in (config.input.topic, *output_topics(config))}
+    missing = [name for name, count in counts.items() if not count]
+    if missing:
+        raise ConfigError(
+            f"topics do not exist: {', '.join(missing)}. Create them (`kstream-worker topics --create`), or correct "
+            f"the names."
+        )
+    estimates, alarms, dead_letters = (Topic(name, counts[name] or 0) for name in output_topics(config))
+    return OutputEncoder(
+        OutputSettings(
+            app_id=config.app.id,
+            model_epoch=config.app.model_epoch,
+            input_partitions=counts[config.input.topic] or 0,
+            estimates=estimates,
+            alarms=alarms,
+            dead_letters=dead_letters,
+            arl=config.detector.arl,
+            threshold=threshold,
+            estimate_every=config.output.estimate_every,
+            max_dead_letter_bytes=config.output.max_dead_letter_bytes,
+        )
+    )
+
+
+def build_worker(
+    config: Config,
+    *,
+    bus: Bus | None = None,
+    telemetry: Telemetry | None = None,
+    board: Status | None = None,
+    leave: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    now_ms: Callable[[], int] = wall_clock_ms,
+) -> Worker:
+    """A wired worker that has not started yet.
+
+    Args:
+        config: what to build.
+        bus: adapters; those of the configuration by default.
+        telemetry: measurements; none by default.
+        board: what the http endpoints show.
+        leave: leave the group at the end even as a static member.
+        clock: monotonic seconds.
+        sleep: waits that many seconds.
+        now_ms: wall clock in milliseconds.
+    """
+    bus = bus or build_bus(config)
+    telemetry = telemetry or NoTelemetry()
+    board = board or Status(config.worker.progress_timeout)
+    encoders: list[OutputEncoder] = []
+
+    def make_task(partition: TopicPartition) -> Task:
+        if not encoders:
+            encoders.append(
+                with_cluster(bus, lambda cluster: build_encoder(config, cluster, build_bank(config).threshold))
+            )
+        return Task(partition, build_decoder(config), build_bank(config), encoders[0], board, telemetry, clock, now_ms)
+
+    limit = RejectPolicy(
+        max_reject_ratio=config.gate.max_reject_ratio,
+        window_records=config.gate.window_records,
+        max_consecutive_rejects=config.gate.max_consecutive_rejects,
+    )
+    start = config.input.start_ms()
+    settings = LoopSettings(
+        topic=config.input.topic,
+        start=config.input.start if start is None else start,
+        commit=CommitPolicy(
+            interval_s=config.commit.interval,
+            max_bytes=config.commit.max_bytes,
+            timeout_s=config.commit.timeout,
+            give_up_s=config.commit.give_up,
+        ),
+        kinds=dict(zip(output_topics(config), ("estimate", "alarm", "dead_letter"), strict=True)),
+        grace_s=config.worker.shutdown_grace,
+        leave=leave,
+    )
+    return Worker(bus, make_task, board, limit, telemetry, settings, clock, sleep)
+
+
+def with_cluster(bus: Bus, ask: Callable[[Cluster], T]) -> T:
+    """Ask something about the bus, and close what that needed."""
+    cluster = bus.cluster()
+    try:
+        return ask(cluster)
+    finally:
+        cluster.close()
+
+
+def warm_up_kernels(config: Config) -> None:
+    """Compile all kernels, or load them from their cache, before the group is joined: a rebalance must not wait for
+    that.
+    """
+    bank = build_bank(config)
+    rng = np.random.default_rng(0)
+    n, d = 1200, len(binding_of(config).names)  # beyond any default warm-up, so that an armed key runs too
+    slots = np.full(n, bank.allocate(b"warm-up"), dtype=np.int64)
+    x = rng.standard_normal((n, d)) if config.pairing.mode == "explicit" else None
+    y = rng.standard_normal((n, d))
+    y[-200:] += 6.0
+    bank.update(slots, x, y, np.arange(n, dtype=np.int64))
+
+
+def check(config: Config) -> list[str]:
+    """What is wrong with the configuration, the topics and the rights; empty when a worker could run.
+
+    Raises:
+        Retry: the bus does not answer.
+    """
+    problems: list[str] = []
+    for build in (build_bank, binding_of):
+        try:
+            build(config)
+        except ConfigError as error:
+            problems.append(str(error))
+            break
+    try:
+        bus = build_bus(config)
+        problems += with_cluster(bus, lambda cluster: _check_topics(config, cluster))
+    except ConfigError as error:
+        problems.append(str(error))
+    return problems
+
+
+def _check_topics(config: Config, cluster: Cluster) -> list[str]:
+    problems = cluster.check_rights(inputs=[config.input.topic], outputs=list(output_topics(config)))
+    for name in (config.input.topic, *output_topics(config)):
+        named = any(f"'{name}'" in problem or f"`{name}`" in problem for problem in problems)
+        if not named and not cluster.partition_count(name):
+            problems.append(
+                f"topic '{name}' does not exist; create it (`kstream-worker topics --create`) or correct its name"
+            )
+    return problems
+
+
+def run(config: Config, *, leave: bool = False) -> int:
+    """Run a worker until it is told to stop, or its input ends.
+
+    Returns:
+        the exit code 0.
+
+    Raises:
+        Fatal: no way on (exit 1), or the configuration is wrong (exit 78).
+    """
+    telemetry = config.telemetry
+    logs.configure(telemetry.log_level, telemetry.log_format, config.secrets())
+    log.info("starting", version=__version__, config=config.redacted())
+    warm_up_kernels(config)
+    status = Status(config.worker.progress_timeout)
+    metrics = Metrics(__version__, status)
+    server = None
+    if telemetry.port is not None:
+        server = StatusServer(status, metrics.render, telemetry.host, telemetry.port)
+        log.info("serving metrics and health", host=telemetry.host, port=server.port)
+    try:
+        _require_bus(config)
+        worker = build_worker(config, telemetry=metrics, board=status, leave=leave)
+        _stop_on_signals(worker)
+        worker.run()
+    finally:
+        if server is not None:
+            server.close()
+    return EXIT_OK
+
+
+def _require_bus(config: Config) -> None:
+    """Wait a while for the bus, then insist on topics and rights."""
+    patience = Patience(time.monotonic, _CONNECT_S, 0.5, "Check bus.kafka.bootstrap_servers and that the brokers run.")
+    while True:
+        try:
+            problems = check(config)
+        except Retry as error:
+            pause_s = patience.failed(str(error))
+            log.warning("the bus does not answer yet", why=str(error), in_s=pause_s)
+            time.sleep(pause_s)
+            continue
+        if problems:
+            raise ConfigError("\n".join(problems))
+        return
+
+
+def _stop_on_signals(worker: Worker) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        if worker.stopping:
+            os._exit(128 + number)  # a second signal forces; what was not committed is done again by the next process
+        worker.request_stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)

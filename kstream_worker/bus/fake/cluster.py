@@ -1,0 +1,67 @@
+"""What can be asked about the fake broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from kstream_worker.records import End, TopicPartition
+
+if TYPE_CHECKING:
+    from kstream_worker.bus.fake.broker import FakeBroker
+
+
+class FakeCluster:
+    """The `Cluster` of a fake broker."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+
+    def cluster_id(self) -> str:
+        """A fixed name."""
+        return "fake"
+
+    def partition_count(self, topic: str) -> int | None:
+        """Number of partitions; None when the topic does not exist."""
+        return len(self._broker.partitions(topic)) or None
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """The settings given to `create_topic`."""
+        return dict(self._broker.configs.get(topic, {}))
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """First offsets that can be read."""
+        return {partition: self._broker.log(partition).start for partition in partitions}
+
+    def end(self, partitions: Sequence[TopicPartition], end: End) -> dict[TopicPartition, int]:
+        """Ends of partitions."""
+        logs = {partition: self._broker.log(partition) for partition in partitions}
+        return {partition: log.end if end is End.HIGH else log.stable_end() for partition, log in logs.items()}
+
+    def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        """First offsets at or after a record time; the stable end where there is none."""
+        return {partition: self._broker.log(partition).first_at(time_ms) for partition in partitions}
+
+    def check_rights(self, *, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
+        """Topics that do not exist and rights that `Faults.deny` has taken away."""
+        return [
+            *(problem for topic in inputs for problem in self._problems("read", topic)),
+            *(problem for topic in outputs for problem in self._problems("write", topic)),
+        ]
+
+    def create_topics(self, partitions: Mapping[str, int], configs: Mapping[str, Mapping[str, str]]) -> list[str]:
+        """Create those topics that do not exist; the names created."""
+        missing = [name for name in partitions if not self._broker.partitions(name)]
+        for name in missing:
+            self._broker.create_topic(name, partitions[name], dict(configs.get(name, {})))
+        return missing
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+    def _problems(self, right: Literal["read", "write"], topic: str) -> list[str]:
+        if not self._broker.partitions(topic):
+            return [f"topic '{topic}' does not exist: create it"]
+        if (right, topic) in self._broker.faults.denied:
+            return [f"no right to {right} topic '{topic}': grant it"]
+        return []

@@ -1,0 +1,129 @@
+"""Everything of kafka-python that the adapter uses and that is not public, in one place.
+
+Each function says why no public call serves. The tests in `tests/kafka` hold all of them to the installed release.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.admin import TransactionDescription
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.structs import ConsumerGroupMetadata, MemberState
+from kafka.structs import TopicPartition as ClientPartition
+
+from kstream_worker.records import Headers, Messages
+
+
+def group_state(consumer: Any) -> ConsumerGroupMetadata:
+    """The present membership. Public, but without types."""
+    metadata: ConsumerGroupMetadata = consumer.group_metadata()
+    return metadata
+
+
+def is_stable(metadata: ConsumerGroupMetadata) -> bool:
+    """Whether this state of a member proves anything: an evicted member shows (-1, ''), which no broker fences."""
+    return bool(metadata.state == MemberState.STABLE and metadata.generation_id >= 0 and metadata.member_id)
+
+
+def rejoin_wanted(consumer: Any) -> bool:
+    """Whether the next poll joins the group again; while it does, polls must follow one another at once."""
+    return bool(consumer._coordinator.rejoin_needed)
+
+
+def join_group(consumer: Any, timeout_s: float) -> bool:
+    """Take part in the group until joined; a public poll would go on waiting for records afterwards."""
+    return bool(consumer._coordinator.poll(timeout_ms=timeout_s * 1000))
+
+
+def fenced_without_word(consumer: Any) -> bool:
+    """Whether another process took over this instance id.
+
+    The heartbeat task learns it, logs it, switches heartbeats off and leaves the state `STABLE`: polls go on without an
+    error.
+    """
+    coordinator = consumer._coordinator
+    with coordinator._lock:
+        joining = coordinator.rejoin_needed or coordinator.rejoining
+        return bool(coordinator.state == MemberState.STABLE and not coordinator._heartbeat_enabled and not joining)
+
+
+def position_offset(consumer: Any, partition: ClientPartition) -> int | None:
+    """The position; the public call may wait for the network (leader epoch checks)."""
+    state = consumer._subscription.assignment.get(partition)
+    position = None if state is None else state.position
+    return None if position is None else int(position.offset)
+
+
+def forget_unanswered_offset_reads(consumer: Any) -> None:
+    """Drop reads of committed offsets that outlived their timeout.
+
+    The client keeps such a request and hands its answer, old by then, to the next call for the same partitions.
+    """
+    consumer._coordinator._offset_fetch_futures.clear()
+
+
+def leave_although_static(consumer: Any) -> None:
+    """Make `close` tell the group: for static members the client never sends LeaveGroup."""
+    consumer._coordinator.is_dynamic_member = lambda: True
+
+
+def describe_transaction(admin: Any, transactional_id: str) -> TransactionDescription:
+    """The coordinator's view of a transactional id. Public, but without types."""
+    found: TransactionDescription = admin.describe_transactions([transactional_id])[transactional_id]
+    return found
+
+
+def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Bytes of a batch with this one record, as the producer estimates them before it refuses one."""
+    builder: Any = DefaultRecordBatchBuilder
+    return int(builder.estimate_size_in_bytes(key, value, list(headers)))
+
+
+def append_records(producer: Any, partition: ClientPartition, messages: Messages) -> list[Any]:
+    """Hand records of one partition to the producer; one future each.
+
+    `KafkaProducer.send` checks and looks up the same for every record, a third of its time, and refuses records with
+    neither key nor value, which Kafka takes. Here that is done once; the partition must be known to exist.
+    """
+    producer._transaction_manager.maybe_add_partition_to_transaction(partition)
+    append, wake_up = producer._accumulator.append, producer._sender.wakeup
+    futures = []
+    rows = zip(messages.timestamps, messages.keys, messages.values, messages.headers, strict=True)
+    for timestamp, key, value, headers in rows:
+        future, is_full, is_new, _ = append(partition, timestamp if timestamp >= 0 else None, key, value, headers)
+        futures.append(future)
+        if is_full or is_new:
+            wake_up()
+    return futures
+
+
+def producer_identity(producer: Any) -> tuple[int, int]:
+    """Producer id and epoch: an epoch that the client raised by itself means that the transaction was lost."""
+    identity = producer._transaction_manager.producer_id_and_epoch
+    return int(identity.producer_id), int(identity.epoch)
+
+
+def last_error(producer: Any) -> Exception | None:
+    """What put a producer into its error state; its calls raise a text without the class."""
+    error: Exception | None = producer._transaction_manager.last_error
+    return error
+
+
+def stop_sender(producer: Any, timeout_s: float) -> None:
+    """End a producer's thread without sending what it holds.
+
+    `close(timeout)` with unsent records raises and leaves the thread running.
+    """
+    producer._sender.force_close()
+    producer._sender.join(timeout_s)
+
+
+def fail_waiting_requests(producer: Any, error: Exception) -> None:
+    """Wake callers that wait in a transactional call of a stopped producer; nothing else ever would."""
+    manager = producer._transaction_manager
+    with manager._lock:
+        pending = list(manager._pending_requests)
+        manager._pending_requests.clear()
+    for _, _, handler in pending:
+        handler.fail(error)

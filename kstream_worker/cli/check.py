@@ -1,0 +1,49 @@
+"""`kstream-worker check`: what is wrong with a configuration, its topics and rights, before anything runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from kstream_worker.cli.options import add_config, load_config
+from kstream_worker.errors import EXIT_CONFIG, EXIT_OK
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser("check", help="say what is wrong with a configuration, topics and rights")
+    add_config(parser)
+    parser.add_argument(
+        "--offline", action="store_true", help="the configuration alone, without asking for topics and rights"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print all problems; 78 when there are any."""
+    from kstream_worker.config import ConfigProblems
+
+    try:
+        config = load_config(args)
+    except ConfigProblems as error:
+        return _report(error.problems)
+    if args.offline:
+        return _report(())
+
+    from kstream_worker import app
+    from kstream_worker.telemetry import logs
+
+    logs.configure("error", "console", config.secrets())
+    return _report([args.scrub(problem) for problem in app.check(config)])
+
+
+def _report(problems: tuple[str, ...] | list[str]) -> int:
+    if not problems:
+        print("ok")
+        return EXIT_OK
+    for problem in problems:
+        print(f"- {problem}")
+    plural = "problem" if len(problems) == 1 else "problems"
+    print(f"{len(problems)} {plural} found", file=sys.stderr)
+    return EXIT_CONFIG

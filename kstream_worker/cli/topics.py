@@ -1,0 +1,105 @@
+"""`kstream-worker topics`: the topics that a configuration needs, and with `--create` those that are missing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kstream_worker.cli.options import add_config, load_config
+from kstream_worker.errors import EXIT_CONFIG, EXIT_OK, ConfigError
+
+if TYPE_CHECKING:
+    from kstream_worker.config import Config
+    from kstream_worker.ports import Cluster
+
+_DAY_MS = 86_400_000
+_ENVELOPE_BYTES = 65_536  # headers of a dead letter, and the record's own frame
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser("topics", help="list the topics that are needed, or create those missing")
+    add_config(parser)
+    parser.add_argument("--create", action="store_true", help="create missing topics with the right settings")
+    parser.add_argument(
+        "--partitions",
+        type=_positive,
+        metavar="N",
+        help="with --create, create a missing input topic too, with N partitions",
+    )
+    parser.set_defaults(run=run)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def output_settings(config: Config) -> dict[str, dict[str, str]]:
+    """Settings of the output topics by name. Replication is left to the broker's defaults."""
+    largest = max(config.output.max_dead_letter_bytes + _ENVELOPE_BYTES, 1_048_588)
+    return {
+        config.output.estimates: {"cleanup.policy": "delete"},
+        config.output.alarms: {"cleanup.policy": "delete", "retention.ms": str(90 * _DAY_MS)},
+        config.output.dead_letters: {
+            "cleanup.policy": "delete",
+            "retention.ms": str(14 * _DAY_MS),
+            "max.message.bytes": str(largest),
+        },
+    }
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a line per topic; 78 when one is missing and stays so."""
+    config = load_config(args)
+    if config.bus.kind != "kafka":
+        raise ConfigError("the command topics needs `bus.kind` kafka; with files the worker makes its own outputs")
+
+    from kstream_worker import app
+    from kstream_worker.telemetry import logs
+
+    logs.configure("error", "console", config.secrets())
+    cluster = app.build_bus(config).cluster()
+    try:
+        if args.create:
+            _create(cluster, config, args.partitions)
+        return _list(cluster, config)
+    finally:
+        cluster.close()
+
+
+def _create(cluster: Cluster, config: Config, partitions: int | None) -> None:
+    topic = config.input.topic
+    count = cluster.partition_count(topic) or partitions
+    if count is None:
+        raise ConfigError(
+            f"the input topic {topic} does not exist, so the number of partitions is not known: create it, "
+            "or give --partitions N to create it here"
+        )
+    settings: Mapping[str, dict[str, str]] = {topic: {}, **output_settings(config)}
+    missing = {name: count for name in settings if cluster.partition_count(name) is None}
+    if missing:
+        for name in cluster.create_topics(missing, {name: settings[name] for name in missing}):
+            print(f"created {name} with {count} partitions", file=sys.stderr)
+
+
+def _list(cluster: Cluster, config: Config) -> int:
+    roles = {
+        config.input.topic: "input",
+        config.output.estimates: "estimates",
+        config.output.alarms: "alarms",
+        config.output.dead_letters: "dead letters",
+    }
+    width = max(map(len, roles))
+    code = EXIT_OK
+    for topic, role in roles.items():
+        count = cluster.partition_count(topic)
+        state = "missing" if count is None else "1 partition" if count == 1 else f"{count} partitions"
+        settings = " ".join(f"{name}={value}" for name, value in output_settings(config).get(topic, {}).items())
+        print(f"{topic:<{width}}  {role:<12}  {state:<14}  {settings}".rstrip())
+        code = EXIT_CONFIG if count is None else code
+    return code

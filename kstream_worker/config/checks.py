@@ -1,0 +1,118 @@
+"""Contradictions between keys, each refused with the reason and the remedy."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from kstream_worker.config.schema import Config
+
+MIN_COMMIT_INTERVAL_S = 0.2
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+def _app(config: Config) -> Iterator[str]:
+    if not _ID.fullmatch(config.app.id) or config.app.id in (".", ".."):
+        yield "`app.id`: expected 1 to 200 letters, digits, dots, underscores or hyphens, as in topic names"
+
+
+def _bus(config: Config) -> Iterator[str]:
+    if config.bus.kind == "kafka":
+        if not config.bus.kafka.bootstrap_servers:
+            yield "`bus.kafka.bootstrap_servers` is missing: name the brokers, or set `bus.kind` to files"
+        if not config.input.topic:
+            yield "`input.topic` is missing: name the topic to read"
+        if config.bus.kafka.group_instance_id == "":
+            yield "`bus.kafka.group_instance_id` is empty: give each process a name of its own, or leave it out"
+    else:
+        yield from _files(config)
+
+
+def _files(config: Config) -> Iterator[str]:
+    files = config.bus.files
+    if not files.inputs:
+        yield "`bus.files.inputs` is missing: name files, or - for standard input"
+    if "-" in files.inputs and len(files.inputs) > 1:
+        yield "`bus.files.inputs` has - (standard input) beside files: take one or the other"
+    if not files.output_dir:
+        yield "`bus.files.output_dir` is empty: name a folder, or - for standard output"
+    if files.format == "csv" and config.input.format != "json":
+        yield "`input.format` must be json with `bus.files.format` csv: rows reach the decoder as JSON"
+    if files.key_column and files.format != "csv":
+        yield "`bus.files.key_column` needs `bus.files.format` csv; for JSON Lines use `input.key`"
+
+
+def _topics(config: Config) -> Iterator[str]:
+    outputs = {
+        "output.estimates": config.output.estimates,
+        "output.alarms": config.output.alarms,
+        "output.dead_letters": config.output.dead_letters,
+    }
+    for path, topic in {"input.topic": config.input.topic, **outputs}.items():
+        if topic and (not _NAME.fullmatch(topic) or topic in (".", "..")):
+            yield f"`{path}`: expected 1 to 249 letters, digits, dots, underscores or hyphens"
+    for path, topic in outputs.items():
+        if topic and topic == config.input.topic:
+            yield f"`{path}` is the input topic: the worker would read its own output; choose another name"
+    for topic, count in Counter(outputs.values()).items():
+        if topic and count > 1:
+            paths = " and ".join(f"`{path}`" for path, name in outputs.items() if name == topic)
+            yield f"{paths} are the same topic: consumers could not tell the records apart; choose other names"
+
+
+def _input(config: Config) -> Iterator[str]:
+    given = config.input
+    if given.null_key_buckets > 1 and given.null_key != "by_offset":
+        yield "`input.null_key_buckets` has no effect unless `input.null_key` is by_offset"
+    if given.dims is not None and not any(isinstance(side, str) and side for side in (given.x, given.y)):
+        yield "`input.dims` is the length of an array, but `x` and `y` name no array by a single path: leave it out"
+    for path, side in (("input.x", given.x), ("input.y", given.y)):
+        if isinstance(side, tuple) and len(set(side)) < len(side):
+            yield f"`{path}` names a path twice: its features would be copies of each other"
+    try:
+        given.start_ms()
+    except ValueError as error:
+        reason = str(error) if "zone" in str(error) else "expected earliest, latest or a time in ISO 8601"
+        yield f"`input.start`: {reason}"
+
+
+def _sides(config: Config) -> Iterator[str]:
+    x, y = config.input.side_dims(config.input.x), config.input.side_dims(config.input.y)
+    if not y:
+        yield "`input.y` is missing: bind the live side, the values to be watched"
+    elif config.pairing.mode == "explicit" and not x:
+        yield "`pairing.mode` explicit compares x with y, but `input.x` is not bound: bind it, or use stream"
+    elif config.pairing.mode == "stream" and x:
+        yield "`pairing.mode` stream takes one sample a record, but `input.x` is bound: remove it, or use explicit"
+    elif x and x != y:
+        yield f"`input.x` binds {x} values and `input.y` binds {y}: both sides of a pair need the same number"
+
+
+def _detector(config: Config) -> Iterator[str]:
+    if config.detector.dependence == "whiten" and config.pairing.mode == "explicit":
+        yield "`detector.dependence` whiten needs `pairing.mode` stream: pairs are compared side by side, not in time"
+
+
+def _commit(config: Config) -> Iterator[str]:
+    commit = config.commit
+    if commit.interval < MIN_COMMIT_INTERVAL_S:
+        yield "`commit.interval` is below 200ms: transactions would cost more than the work; take 200ms or more"
+    if commit.timeout > config.worker.shutdown_grace:
+        yield "`commit.timeout` is longer than `worker.shutdown_grace`: the last commit could not end in time"
+    if commit.timeout >= config.worker.progress_timeout:
+        yield "`worker.progress_timeout` must be longer than `commit.timeout`: a slow commit is no stalled loop"
+    if config.output.max_dead_letter_bytes > commit.max_bytes:
+        yield "`output.max_dead_letter_bytes` is larger than `commit.max_bytes`: one dead letter must fit in a commit"
+
+
+def _telemetry(config: Config) -> Iterator[str]:
+    if not config.telemetry.host:
+        yield "`telemetry.host` is empty: name an address, such as 127.0.0.1, or 0.0.0.0 for all of this machine"
+
+
+def contradictions(config: Config) -> list[str]:
+    """All contradictions of a configuration; empty when there are none."""
+    rules = (_app, _bus, _topics, _input, _sides, _detector, _commit, _telemetry)
+    return [problem for rule in rules for problem in rule(config)]

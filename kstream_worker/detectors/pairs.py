@@ -1,0 +1,343 @@
+"""A bank of change detectors for explicit pairs (x of the reference side, y of the live side).
+
+Evidence is a weighted mean of Shiryaev-Roberts statistics that bet on score differences s(y) - s(x): half of it on a
+learned ensemble of likelihood-ratio estimators (paper 004), half on a fixed battery (coordinates, radius, products).
+All bets share one filtration, so with a threshold A the mean number of pairs to a false alarm is at least A whenever,
+given the past, the two sides could be swapped (`battery` has the argument and the sources).
+
+While the live side differs from the reference side, a key that is armed again raises its next alarm: a lasting
+difference is reported again after every re-arming, at most once in the dead time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kstream_worker.detectors import report
+from kstream_worker.detectors.pairs_fit import fit
+from kstream_worker.detectors.pairs_kernel import (
+    CLEARED,
+    CROSSED,
+    DIVERGENCE,
+    EVIDENCE,
+    FINISHED,
+    LOG_RATIO,
+    log_ratios,
+    make_scratch,
+    walk,
+)
+from kstream_worker.detectors.pairs_report import read_crossing
+from kstream_worker.detectors.pairs_state import (
+    ALARM,
+    ARMED,
+    CLOCK,
+    COUNT,
+    HELD,
+    INTS,
+    PHASE,
+    RAISED,
+    SEQ,
+    UNTIL,
+    WARMING,
+    bet_weights,
+    make_plan,
+)
+from kstream_worker.models.bank import SlotArrays, fingerprint_of
+from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
+
+KIND = "pairs"
+MIN_WARMUP = 8
+_LAST_TIME = np.iinfo(np.int64).max
+
+
+class PairBank:
+    """Change detectors of many keys that see pairs; implements `ports.Bank`.
+
+    A key warms up for `warmup` pairs, from which its scales, kernel width and atoms are taken; then it is armed. After
+    an alarm, `rebase` forgets all and warms up again: the key is armed, and its alarm cleared, once the new warm-up is
+    full and `dead_time_ms` of event time have passed. `hold` keeps what was learned, sets the evidence to 0, raises
+    nothing until `dead_time_ms` have passed, and then clears and arms; from then on its guarantee is called
+    `approximate`, since the estimators keep what they learned from the change.
+
+    With more than ten dimensions there are no products among the scores; coordinates and radius then take their weight.
+
+    Args:
+        dims: features of one side.
+        feature_names: their names in reports; `f0`, `f1`, ... by default.
+        arl: pairs of one key between false alarms in the mean, at least; the threshold of the evidence. Above 1.
+        warmup: pairs before a key is armed, at least 8.
+        alpha: weight of the live side in the relative ratio, 0 < alpha < 1.
+        atoms: kernel functions per key; by default 50, and 100 from ten dimensions on. They come in fours: rounded
+            down to a multiple of 4, but at least 4 (50 means 48).
+        on_alarm: `rebase` or `hold`.
+        dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
+        seed: of random draws. This detector draws none; the seed is part of the fingerprint all the same.
+        capacity: slots at the start; the bank grows.
+
+    Raises:
+        ValueError: an argument is out of its range; says which.
+    """
+
+    def __init__(
+        self,
+        dims: int,
+        *,
+        feature_names: Sequence[str] | None = None,
+        arl: float = 1_000_000.0,
+        warmup: int = 200,
+        alpha: float = 0.1,
+        atoms: int | None = None,
+        on_alarm: str = "rebase",
+        dead_time_ms: int = 0,
+        seed: int = 0,
+        capacity: int = 64,
+    ) -> None:
+        _check(dims, arl, warmup, alpha, atoms, on_alarm, dead_time_ms)
+        room = room_for(atoms if atoms is not None else default_atoms(dims))
+        self.feature_names = report.feature_names(feature_names, dims)
+        self._plan = make_plan(dims, room, warmup)
+        self._table = self._plan.table()
+        self._weights = bet_weights(self._plan)
+        self._scratch = make_scratch(self._plan)
+        self._powers = np.zeros(self._scratch.shape[1], dtype=np.int64)
+        self._alpha, self._arl = float(alpha), float(arl)
+        self._hold, self._dead_time_ms = on_alarm == "hold", dead_time_ms
+        self._guarantee = exact_guarantee(arl)
+        settings = {
+            "dims": dims,
+            "warmup": warmup,
+            "alpha": alpha,
+            "atoms": room,
+            "on_alarm": on_alarm,
+            "dead_time_ms": dead_time_ms,
+            "seed": seed,
+        }
+        self._slots = SlotArrays(
+            KIND, fingerprint_of(settings), seed, floats=self._plan.floats, ints=INTS, capacity=capacity
+        )
+
+    @property
+    def bytes_per_key(self) -> int:
+        """Bytes that one slot takes, constant."""
+        return self._slots.bytes_per_key
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, free slots included."""
+        return self._slots.nbytes
+
+    @property
+    def threshold(self) -> float:
+        """What the evidence must reach for an alarm: the stated average run length."""
+        return self._arl
+
+    def allocate(self, key: bytes) -> int:
+        """A fresh slot for this key, warming up."""
+        return self._slots.allocate(key)
+
+    def free(self, slot: int) -> None:
+        """Give the slot back.
+
+        Raises:
+            ValueError: the slot is not allocated.
+        """
+        self._slots.free(slot)
+
+    def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
+        """Walk n pairs in order; see `ports.Bank.update`.
+
+        Args:
+            slots: int64[n].
+            x: float64[n, dims], the reference side.
+            y: float64[n, dims], the live side.
+            times: int64[n], event times in milliseconds.
+
+        Raises:
+            ValueError: a shape does not fit, a slot is not allocated, or a value is not finite; nothing has changed.
+        """
+        slots, x, y, times = self._slots.check_pairs(slots, x, y, times, self._plan.dims)
+        n = len(slots)
+        state_seq = np.zeros((2, n), dtype=np.int64)
+        answers = np.full((3, n), np.nan)
+        answers[EVIDENCE] = 0.0
+        transitions: list[Transition] = []
+        row = 0
+        while True:
+            event, row = self._walk(row, slots, x, y, times, state_seq, answers)
+            if event == FINISHED:
+                break
+            transition = self._settle(event, row, int(slots[row]), float(answers[EVIDENCE, row]))
+            if transition is not None:
+                transitions.append(transition)
+            row += event != CLEARED
+        clipped = int(log_ratios(answers[LOG_RATIO]))
+        state = state_seq[0].astype(np.int8)
+        return Scores(
+            state, state_seq[1], answers[LOG_RATIO], answers[DIVERGENCE], answers[EVIDENCE], transitions, clipped
+        )
+
+    def forget(self, slot: int) -> Transition | None:
+        """The `cleared` transition (row -1, reason `forgotten`) owed if the key is dropped now; changes nothing."""
+        return self._cleared(-1, slot, "forgotten", int(self._slots.ints[slot, SEQ])) if self.raised(slot) else None
+
+    def raised(self, slot: int) -> bool:
+        """Whether the key's alarm is up: from the crossing until it is armed again."""
+        return bool(self._slots.ints[slot, ALARM] == 1)
+
+    def snapshot(self, slot: int) -> bytes:
+        """All of the slot's state as bytes.
+
+        Raises:
+            ValueError: the slot is not allocated.
+        """
+        return self._slots.snapshot(slot)
+
+    def restore(self, slot: int, snapshot: bytes) -> None:
+        """Put a snapshot of a bank of the same settings (`arl` and names may differ) into an allocated slot.
+
+        Raises:
+            ValueError: damaged, of another format or of other settings; nothing has changed.
+        """
+        self._slots.restore(slot, snapshot)
+
+    def _walk(
+        self,
+        first: int,
+        slots: IntColumn,
+        x: FloatMatrix,
+        y: FloatMatrix,
+        times: IntColumn,
+        state_seq: NDArray[np.int64],
+        answers: FloatMatrix,
+    ) -> tuple[int, int]:
+        return walk(
+            first,
+            slots,
+            x,
+            y,
+            times,
+            self._slots.floats,
+            self._slots.ints,
+            self._table,
+            self._weights,
+            self._alpha,
+            self._arl,
+            state_seq,
+            answers,
+            self._scratch,
+            self._powers,
+        )
+
+    def _settle(self, event: int, row: int, slot: int, evidence: float) -> Transition | None:
+        """Do what an event of the walk asks for; the transition it makes, if any."""
+        state = self._slots.ints[slot]
+        if event == CROSSED:
+            transition = self._raise(row, slot, evidence)
+            self._rearm(slot)
+            return transition
+        if event == CLEARED:
+            return self._cleared(row, slot, "rearmed", int(state[SEQ]) + 1)
+        fit(self._slots.floats[slot], state, self._table)
+        state[COUNT] = 0
+        if state[ALARM] == 0:
+            state[PHASE] = ARMED
+            return None
+        if state[CLOCK] < state[UNTIL]:
+            state[PHASE] = RAISED
+            return None
+        state[PHASE] = ARMED
+        state[ALARM] = 0
+        return self._cleared(row, slot, "rearmed", int(state[SEQ]))
+
+    def _raise(self, row: int, slot: int, evidence: float) -> Transition:
+        state = self._slots.ints[slot]
+        crossing = read_crossing(self._slots.floats[slot], state, self._plan, self.feature_names)
+        return report.raised(
+            row=row,
+            slot=slot,
+            seq=int(state[SEQ]),
+            score=crossing.score,
+            evidence=evidence,
+            threshold=self._arl,
+            change_seq=crossing.change_seq,
+            change_time=crossing.change_time,
+            direction=crossing.direction,
+            features=crossing.features,
+            guarantee=self._guarantee_of(slot),
+        )
+
+    def _rearm(self, slot: int) -> None:
+        row, state = self._slots.floats[slot], self._slots.ints[slot]
+        state[ALARM] = 1
+        state[UNTIL] = min(int(state[CLOCK]) + self._dead_time_ms, _LAST_TIME)
+        if self._hold:
+            state[PHASE] = RAISED
+            state[HELD] = 1
+            row[self._plan.at_statistic : self._plan.at_w] = 0.0
+        else:
+            state[PHASE] = WARMING
+            state[COUNT] = 0
+            row[:] = 0.0
+
+    def _cleared(self, row: int, slot: int, reason: str, seq: int) -> Transition:
+        return report.cleared(
+            row=row,
+            slot=slot,
+            seq=seq,
+            reason=reason,
+            threshold=self._arl,
+            time=int(self._slots.ints[slot, CLOCK]),
+            guarantee=self._guarantee_of(slot),
+        )
+
+    def _guarantee_of(self, slot: int) -> report.Guarantee:
+        return _HELD_GUARANTEE if self._slots.ints[slot, HELD] == 1 else self._guarantee
+
+
+def default_atoms(dims: int) -> int:
+    """50 kernel functions, 100 from ten dimensions on."""
+    return 100 if dims >= 10 else 50
+
+
+def room_for(atoms: int) -> int:
+    """Atoms that a key really has at most: the kernels of `nystrom` work on four at a time."""
+    return max(4, atoms - atoms % 4)
+
+
+def exact_guarantee(arl: float) -> report.Guarantee:
+    """What may be said of explicit pairs."""
+    return report.Guarantee(
+        "exact_if_iid",
+        "If, given the past, the two sides of each pair could be swapped without changing their joint law, the mean "
+        f"number of pairs to a false alarm is at least {arl:.12g}, even when both sides drift together. "
+        "Serial dependence within a side voids this.",
+    )
+
+
+_HELD_GUARANTEE = report.Guarantee(
+    "approximate",
+    "The key was armed again after a held alarm with estimators that keep what they learned before: the stated mean "
+    "number of pairs to a false alarm holds from then on only as far as the pairs are swappable again.",
+)
+
+
+def _check(
+    dims: int, arl: float, warmup: int, alpha: float, atoms: int | None, on_alarm: str, dead_time_ms: int
+) -> None:
+    if dims < 1:
+        raise ValueError(f"dims is {dims}; a pair needs at least one feature")
+    if not 1.0 < arl < float("inf"):
+        raise ValueError(f"arl is {arl}; it must be a finite number above 1")
+    if warmup < MIN_WARMUP:
+        raise ValueError(f"warmup is {warmup}; at least {MIN_WARMUP} pairs are needed for scales and atoms")
+    if not 0.0 < alpha < 1.0:
+        raise ValueError(f"alpha is {alpha}; it must lie between 0 and 1")
+    if atoms is not None and atoms < 1:
+        raise ValueError(f"atoms is {atoms}; at least one is needed")
+    if on_alarm not in ("rebase", "hold"):
+        raise ValueError(f"on_alarm is {on_alarm!r}; it must be 'rebase' or 'hold'")
+    if dead_time_ms < 0:
+        raise ValueError(f"dead_time_ms is {dead_time_ms}; it must not be negative")

@@ -1,0 +1,121 @@
+"""Exact randomised ranks in a bag of former samples, in integers.
+
+A sample is scaled, clipped to +-6 and rounded to steps of 1/4096 (int16) *before* it is ranked: a fixed function of the
+sample, so that its rank is exact, ties included. For independent, identically distributed samples
+
+    p = (#{v in bag: s(v) > s(z)} + U (#{v in bag: s(v) = s(z)} + 1)) / (|bag| + 1)
+
+is uniform; if z then joins the bag, and from a full bag one of its m + 1 members is taken out at random, z included, the p of
+successive samples are independent as well (smoothed conformal p-values: Vovk, Gammerman, Shafer, "Algorithmic Learning in
+a Random World"; the uniform removal makes the bounded bag exact).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from kstream_worker.numerics.jit import inline
+
+STEPS = 4096  # a power of two, so that exact ties of lengths and products of grid values stay ties
+CLIP = 6.0
+
+
+@inline
+def quantise(z: float) -> np.int16:
+    """z in units of scale, clipped to +-6, in steps of 1/4096; what is not 0 is at least one step away from it.
+
+    The last makes the smallest move of a feature that was constant visible.
+    """
+    clipped = min(max(z, -CLIP), CLIP)
+    if clipped > 0.0:
+        return np.int16(max(1.0, math.floor(clipped * STEPS + 0.5)))
+    if clipped < 0.0:
+        return np.int16(min(-1.0, -math.floor(0.5 - clipped * STEPS)))
+    return np.int16(0)
+
+
+@inline
+def radius(q: np.ndarray, dims: int) -> np.int16:
+    """|q|_2, rounded down to a multiple of the smallest power of two that lets it fit into int16.
+
+    A function of the sample like any other, so its ranks are exact; equal lengths give equal results.
+
+    Args:
+        q: int16[dims].
+        dims: number of features.
+    """
+    square = 0
+    for j in range(dims):
+        square += np.int64(q[j]) * np.int64(q[j])
+    unit = 2.0
+    while math.sqrt(1.0 * dims) * CLIP * STEPS >= 32767.0 * unit:
+        unit *= 2.0
+    return np.int16(math.floor(math.sqrt(np.float64(square)) / unit))
+
+
+# The counters below are int16 (a bag holds at most 1,000) so that one vector instruction compares as many entries as fit.
+
+
+@inline
+def count(bag: np.ndarray, z: np.int16) -> tuple[np.int16, np.int16]:
+    """How many entries of the bag (int16[n]) are larger than z, how many are equal."""
+    larger = np.int16(0)
+    equal = np.int16(0)
+    for i in range(len(bag)):
+        larger = np.int16(larger + np.int16(bag[i] > z))
+        equal = np.int16(equal + np.int16(bag[i] == z))
+    return larger, equal
+
+
+@inline
+def count_products(a: np.ndarray, b: np.ndarray, product: np.int32) -> tuple[np.int16, np.int16]:
+    """How many of the products a[i] b[i] (int16[n] each) are larger than `product`, how many are equal."""
+    larger = np.int32(0)
+    equal = np.int32(0)
+    for i in range(len(a)):
+        value = np.int32(np.int32(a[i]) * np.int32(b[i]))
+        larger = np.int32(larger + np.int32(value > product))
+        equal = np.int32(equal + np.int32(value == product))
+    return np.int16(larger), np.int16(equal)
+
+
+@inline
+def count_scores(bag: np.ndarray, score: float) -> tuple[int, int]:
+    """How many scores (float64[n]) are larger than `score`, how many are equal."""
+    larger = 0
+    equal = 0
+    for i in range(len(bag)):
+        larger += np.int64(bag[i] > score)
+        equal += np.int64(bag[i] == score)
+    return larger, equal
+
+
+@inline
+def p_value(larger: int, equal: int, size: int, u: float) -> float:
+    """(larger + u (equal + 1)) / (size + 1)."""
+    return (larger + u * (equal + 1)) / (size + 1)
+
+
+@inline
+def place(bag: np.ndarray, room: int, rows: int, size: int, removed: int, q: np.ndarray) -> int:
+    """Put q into a bag: behind the others while there is room, else in the place of member `removed`.
+
+    Args:
+        bag: int16[rows * room], entry j of member i at j * room + i.
+        room: members that fit.
+        rows: entries of a member.
+        size: members now.
+        removed: drawn uniformly from 0..room; `room` means q itself. Not used while there is room.
+        q: int16[>= rows].
+
+    Returns:
+        where q stands, or -1 if it was the one taken out.
+    """
+    at = size if size < room else removed
+    if at >= room:
+        return -1
+    for j in range(rows):
+        bag[j * room + at] = q[j]
+    return at

@@ -1,0 +1,204 @@
+"""From a full warm-up to an armed rank detector: tests of dependence, scales, bags, atoms. Compiled.
+
+With tests of dependence the warm-up has two parts: the first (two thirds) is for the tests and the scale of the
+autoregressions alone; the last third arms. The arming part is halved: scales, kernel width, atoms and the reference ring
+come from its first half (T), the bags of ranked samples from its second (V and H).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kstream_worker.detectors.ranking import place
+from kstream_worker.detectors.ranks_layout import (
+    AT_AR_COV,
+    AT_ATOMS,
+    AT_CENTER,
+    AT_COEF,
+    AT_COV,
+    AT_H_BAG,
+    AT_INVERSE,
+    AT_RAW_CENTER,
+    AT_RAW_SCALE,
+    AT_RING,
+    AT_SCALE,
+    AT_T_RING,
+    AT_UNION,
+    AT_V_BAG,
+    AT_WEIGHTS,
+    ATOM_COUNT,
+    ATOMS,
+    BAG,
+    DEPENDENCE,
+    DIMS,
+    GAIN,
+    H_SIZE,
+    LEARNED_BAG,
+    LEFT_OVER,
+    LEVELS_LEFT,
+    NOTHING_LEFT,
+    SQUARES_LEFT,
+    T_SIZE,
+    TEST,
+    V_ROWS,
+    V_SIZE,
+    WARMUP,
+    WHITEN,
+    WHITENED,
+)
+from kstream_worker.detectors.ranks_learned import RIDGE
+from kstream_worker.detectors.ranks_sample import clip_raw, to_steps, whiten_sample
+from kstream_worker.detectors.whitening import (
+    AR_COV,
+    AR_ORDER,
+    AR_TERMS,
+    ar_reset,
+    chi_square_tail,
+    clipped_squares,
+    ljung_box,
+)
+from kstream_worker.models import nystrom, scaling
+from kstream_worker.numerics.jit import inline, jit
+
+WHITEN_LEVEL = 0.2  # lenient: to whiten independent samples by mistake costs nothing measurable
+LEFT_OVER_LEVEL = 0.001
+WIDTH = 0.7  # of the kernel, in median distances
+
+
+@jit
+def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
+    """Turn the warm-up that fills the row into an armed detector; phase, counter and alarm are the caller's.
+
+    Args:
+        row: float64[plan[FLOATS]], the key's floats, with plan[WARMUP] samples from plan[AT_UNION] on.
+        shorts: int16[plan[SHORTS]], the key's shorts.
+        state: int64[plan[INTS]], the key's integers; sizes of bags are 0.
+        plan: layout.
+    """
+    d = plan[DIMS]
+    samples = row[plan[AT_UNION] : plan[AT_UNION] + plan[WARMUP] * d].copy()
+    for i in range(plan[AT_UNION], len(row)):
+        row[i] = 0.0
+    state[WHITENED] = 0
+    state[LEFT_OVER] = NOTHING_LEFT
+    if plan[TEST] > 0:
+        _test_and_whiten(samples, row, state, plan)
+    used = samples[plan[TEST] * d :]
+    n = plan[WARMUP] - plan[TEST]
+    half = n // 2
+    values = np.empty(n)
+    for j in range(d):
+        for i in range(half):
+            values[i] = used[i * d + j]
+        row[plan[AT_CENTER] + j], row[plan[AT_SCALE] + j] = scaling.center_and_scale(values, half)
+    q = np.empty(d + 1, dtype=np.int16)
+    z = np.empty(d)
+    _choose_atoms(used, half, row, shorts, state, plan, q, z)
+    for i in range(max(half, n - BAG), n):
+        to_steps(used[i * d : (i + 1) * d], row, plan, q, z)
+        place(shorts[plan[AT_V_BAG] : plan[AT_H_BAG]], BAG, plan[V_ROWS], state[V_SIZE], BAG, q)
+        state[V_SIZE] += 1
+        if i >= n - LEARNED_BAG:
+            place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], LEARNED_BAG, d, state[H_SIZE], LEARNED_BAG, q)
+            state[H_SIZE] += 1
+
+
+@inline
+def _test_and_whiten(samples: np.ndarray, row: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
+    """Decide whether to whiten; if so replace the samples by innovations. Then test what is left."""
+    d = plan[DIMS]
+    n = plan[TEST]
+    values = np.empty(plan[WARMUP])
+    dependent = plan[DEPENDENCE] == WHITEN
+    for j in range(d):
+        for i in range(n):
+            values[i] = samples[i * d + j]
+        center, scale = scaling.center_and_scale(values, n)
+        row[plan[AT_RAW_CENTER] + j] = center
+        row[plan[AT_RAW_SCALE] + j] = scale
+        for i in range(n):
+            values[i] = clip_raw(samples[i * d + j], center, scale)
+        if chi_square_tail(ljung_box(values, n)) < WHITEN_LEVEL / d:
+            dependent = True
+    if dependent:
+        state[WHITENED] = 1
+        _whiten_all(samples, row, plan)
+    # Of innovations the second half of the test part and the arming part: the first are those of a model yet untaught.
+    first = n // 2 if dependent else 0
+    last = plan[WARMUP] if dependent else n
+    for j in range(d):
+        for i in range(first, last):
+            value = samples[i * d + j]
+            if not dependent:
+                value = clip_raw(value, row[plan[AT_RAW_CENTER] + j], row[plan[AT_RAW_SCALE] + j])
+            values[i - first] = value
+        found = _left_over(values, last - first, LEFT_OVER_LEVEL / d, dependent)
+        if found != NOTHING_LEFT and state[LEFT_OVER] != LEVELS_LEFT:
+            state[LEFT_OVER] = found
+
+
+@inline
+def _left_over(values: np.ndarray, n: int, level: float, innovations: bool) -> int:
+    """What a feature's values still show: dependence of the levels, of their squares, or nothing; `values` is overwritten."""
+    if innovations and chi_square_tail(ljung_box(values, n)) < level:
+        return LEVELS_LEFT
+    clipped_squares(values, n, np.empty(n))
+    if chi_square_tail(ljung_box(values, n)) < level:
+        return SQUARES_LEFT
+    return NOTHING_LEFT
+
+
+@inline
+def _whiten_all(samples: np.ndarray, row: np.ndarray, plan: np.ndarray) -> None:
+    d = plan[DIMS]
+    for j in range(d):
+        ring = plan[AT_RING] + j * AR_ORDER
+        coef = plan[AT_COEF] + j * AR_TERMS
+        cov = plan[AT_AR_COV] + j * AR_COV
+        ar_reset(row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV])
+    gain = np.empty(AR_TERMS)
+    for i in range(plan[WARMUP]):
+        sample = samples[i * d : (i + 1) * d]
+        whiten_sample(sample, i >= AR_ORDER, row, plan, sample, gain)
+
+
+@inline
+def _choose_atoms(
+    used: np.ndarray,
+    half: int,
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    plan: np.ndarray,
+    q: np.ndarray,
+    z: np.ndarray,
+) -> None:
+    """Reference ring, kernel width, atoms and whitening from the first half; the estimate starts as f = 1."""
+    d = plan[DIMS]
+    n = min(half, LEARNED_BAG)
+    sample = np.empty(n * d)
+    for i in range(n):
+        start = (half - n + i) * d
+        to_steps(used[start : start + d], row, plan, q, z)
+        for j in range(d):
+            shorts[plan[AT_T_RING] + j * LEARNED_BAG + i] = q[j]
+            sample[i * d + j] = z[j]
+    state[T_SIZE] = n
+    width = WIDTH * scaling.median_distance(sample, n, d, np.empty(n * (n - 1) // 2))
+    row[GAIN] = -0.5 / (width * width)
+    state[ATOM_COUNT] = nystrom.choose_atoms(
+        sample,
+        n,
+        d,
+        row[GAIN],
+        ATOMS,
+        nystrom.PIVOT_TOLERANCE,
+        row[plan[AT_ATOMS] :],
+        ATOMS,
+        row[plan[AT_INVERSE] :],
+        np.empty(n * ATOMS),
+        np.empty(n),
+        np.empty(n, dtype=np.int64),
+        np.empty(ATOMS, dtype=np.int64),
+    )
+    nystrom.rls_reset(state[ATOM_COUNT], RIDGE, row[plan[AT_COV] :], row[plan[AT_WEIGHTS] :])

@@ -1,0 +1,218 @@
+"""The columns of the rank detector: a rank, bets on it, and the sample joins the bag it was ranked in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED, one_sided, shiryaev_roberts, two_sided
+from kstream_worker.detectors.ranking import count, count_products, count_scores, p_value, place
+from kstream_worker.detectors.ranks_layout import (
+    AT_H_BAG,
+    AT_H_SCORES,
+    AT_R,
+    AT_RUN_PRODUCT,
+    AT_RUN_SEQ,
+    AT_RUN_TIME,
+    AT_S_BAG,
+    AT_T_RING,
+    AT_V_BAG,
+    ATOM_COUNT,
+    BAG,
+    BETS,
+    BLOCK,
+    BLOCK_SUM,
+    BLOCK_TIME,
+    COUNT,
+    DIMS,
+    FIXED,
+    GAINS,
+    H_COUNT,
+    H_SIZE,
+    LEARNED_BAG,
+    LOCATED,
+    LOCATORS,
+    ONE_SIDED_LOCATORS,
+    S_SIZE,
+    SEQ,
+    SHORTS,
+    SLOW_BAG,
+    TWO_SIDED_LOCATORS,
+    V_ROWS,
+    V_SIZE,
+)
+from kstream_worker.detectors.ranks_learned import REFRESH, refresh, score
+from kstream_worker.detectors.report import advance_runs
+from kstream_worker.numerics.jit import inline
+from kstream_worker.numerics.random import below, uniform
+
+# Roles of random draws; their counter is the sample's number within the key.
+RANK, REMOVE, RANK_LEARNED, REMOVE_LEARNED, PICK, REPLACE, RANK_SLOW, REMOVE_SLOW = range(8)
+
+
+@inline
+def rank_fixed(
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    stream: np.uint64,
+    bet: bool,
+    time: int,
+    q: np.ndarray,
+    plan: np.ndarray,
+    work: np.ndarray,
+) -> None:
+    """Rank coordinates, radius and products in the rolling bag V, bet on them, and let the sample join the bag.
+
+    Args:
+        row: the key's floats.
+        shorts: the key's shorts.
+        state: the key's integers.
+        stream: the key's random stream.
+        bet: whether there are bets (not while an alarm is up).
+        time: of the sample.
+        q: int16[d + 1], the sample in steps and its radius.
+        plan: layout.
+        work: scratch matrix.
+    """
+    n = state[V_SIZE]
+    seq = state[SEQ]
+    bag = shorts[plan[AT_V_BAG] : plan[AT_H_BAG]]
+    own = plan[V_ROWS]
+    if bet:
+        u = uniform(stream, RANK, seq)
+        a = 0
+        b = 0
+        for column in range(plan[FIXED]):
+            if column < own:
+                larger, equal = count(bag[column * BAG : column * BAG + n], q[column])
+            else:
+                b += 1
+                if b == plan[DIMS]:
+                    a += 1
+                    b = a + 1
+                product = np.int32(np.int32(q[a]) * np.int32(q[b]))
+                larger, equal = count_products(bag[a * BAG : a * BAG + n], bag[b * BAG : b * BAG + n], product)
+            bet_two_sided(row, column, p_value(larger, equal, n, u), 1.0, seq, time, plan, work)
+    place(bag, BAG, own, n, below(stream, REMOVE, seq, BAG + 1), q)
+    state[V_SIZE] = min(n + 1, BAG)
+
+
+@inline
+def rank_learned(
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    stream: np.uint64,
+    bet: bool,
+    time: int,
+    q: np.ndarray,
+    plan: np.ndarray,
+    work: np.ndarray,
+) -> None:
+    """Rank the sample by the learned score in the bag H of odd samples, bet that it is high, and let it join the bag.
+
+    Arguments as of `rank_fixed`.
+    """
+    if state[H_COUNT] % REFRESH == 0:
+        refresh(row, shorts, state, plan, work)
+    n = state[H_SIZE]
+    seq = state[SEQ]
+    scores = row[plan[AT_H_SCORES] : plan[AT_H_SCORES] + LEARNED_BAG]
+    own = score(row, state[ATOM_COUNT], plan, work)
+    if bet:
+        larger, equal = count_scores(scores[:n], own)
+        g = work[GAINS]
+        one_sided(p_value(larger, equal, n, uniform(stream, RANK_LEARNED, seq)), g)
+        shiryaev_roberts(row, g, plan[AT_R] + plan[BETS] - ONE_SIDED, ONE_SIDED, 2.0)
+        work[LOCATED, 0] = g[2]
+        work[LOCATED, 1] = g[4]
+        _advance(row, plan[LOCATORS] - ONE_SIDED_LOCATORS, ONE_SIDED_LOCATORS, seq, time, plan, work)
+    removed = below(stream, REMOVE_LEARNED, seq, LEARNED_BAG + 1)
+    at = place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], LEARNED_BAG, plan[DIMS], n, removed, q)
+    if at >= 0:
+        scores[at] = own
+    state[H_SIZE] = min(n + 1, LEARNED_BAG)
+    state[H_COUNT] += 1
+
+
+@inline
+def rank_means(
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    stream: np.uint64,
+    bet: bool,
+    time: int,
+    q: np.ndarray,
+    plan: np.ndarray,
+    work: np.ndarray,
+) -> None:
+    """Add the sample to its block; at the block's end rank its means, bet on them, and let them join their bag.
+
+    Arguments as of `rank_fixed`; q is overwritten.
+    """
+    d = plan[DIMS]
+    within = state[COUNT] % BLOCK
+    if within == 0:
+        state[BLOCK_TIME] = time
+        for j in range(d):
+            state[BLOCK_SUM + j] = 0
+    for j in range(d):
+        state[BLOCK_SUM + j] += q[j]
+    if within < BLOCK - 1:
+        return
+    n = state[S_SIZE]
+    seq = state[SEQ]
+    bag = shorts[plan[AT_S_BAG] : plan[SHORTS]]
+    u = uniform(stream, RANK_SLOW, seq)
+    for j in range(d):
+        # rounded half up, in integers: a fixed function of the samples
+        q[j] = np.int16((2 * state[BLOCK_SUM + j] + BLOCK) // (2 * BLOCK))
+        if bet:
+            larger, equal = count(bag[j * SLOW_BAG : j * SLOW_BAG + n], q[j])
+            p = p_value(larger, equal, n, u)
+            first = seq - BLOCK + 1
+            bet_two_sided(row, plan[FIXED] + j, p, 1.0 * BLOCK, first, state[BLOCK_TIME], plan, work)
+    place(bag, SLOW_BAG, d, n, below(stream, REMOVE_SLOW, seq, SLOW_BAG + 1), q)
+    state[S_SIZE] = min(n + 1, SLOW_BAG)
+
+
+@inline
+def bet_two_sided(
+    row: np.ndarray, column: int, p: float, a: float, seq: int, time: int, plan: np.ndarray, work: np.ndarray
+) -> None:
+    """One test of a two-sided column: 14 statistics, 5 runs.
+
+    Args:
+        row: the key's floats.
+        column: its number.
+        p: p-value.
+        a: samples per test.
+        seq: number of the test's first sample.
+        time: of that sample.
+        plan: layout.
+        work: scratch matrix.
+    """
+    g = work[GAINS]
+    two_sided(p, g)
+    shiryaev_roberts(row, g, plan[AT_R] + column * TWO_SIDED, TWO_SIDED, a)
+    located = work[LOCATED]
+    located[0] = g[2]
+    located[1] = g[6]
+    located[2] = g[8]
+    located[3] = g[10]
+    located[4] = g[12]
+    _advance(row, column * TWO_SIDED_LOCATORS, TWO_SIDED_LOCATORS, seq, time, plan, work)
+
+
+@inline
+def _advance(row: np.ndarray, first: int, n: int, seq: int, time: int, plan: np.ndarray, work: np.ndarray) -> None:
+    advance_runs(
+        row[plan[AT_RUN_PRODUCT] + first :],
+        row[plan[AT_RUN_SEQ] + first :],
+        row[plan[AT_RUN_TIME] + first :],
+        work[LOCATED],
+        n,
+        seq,
+        time,
+    )

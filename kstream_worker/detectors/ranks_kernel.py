@@ -1,0 +1,189 @@
+"""The compiled walk of the rank detector: warm-up, whitening, ranks, bets, evidence.
+
+Column i has its own filtration and its own Shiryaev-Roberts statistics R_i. Under no change P(max_{s<=t} w_i mean R_i >=
+2A) is at most w_i t / (2A) by Doob's inequality, and the weights sum to 1: whatever the dependence between columns, the
+probability of an alarm within the first t samples is at most t / (2A), and the mean time to one at least A.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED
+from kstream_worker.detectors.ranks_columns import PICK, REPLACE, rank_fixed, rank_learned, rank_means
+from kstream_worker.detectors.ranks_layout import (
+    ALARM,
+    ARMED,
+    AT_R,
+    AT_UNION,
+    ATOM_COUNT,
+    BEST,
+    CLOCK,
+    COLUMNS,
+    COUNT,
+    DIMS,
+    LEARNED_BAG,
+    PHASE,
+    PHI_Z,
+    PX,
+    RAISED,
+    SEQ,
+    T_SIZE,
+    UNTIL,
+    WARMING,
+    WARMUP,
+    WHITENED,
+    X,
+    Z,
+)
+from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
+from kstream_worker.detectors.ranks_learned import ratio, train
+from kstream_worker.detectors.ranks_sample import to_steps, whiten_sample
+from kstream_worker.models.bank import STREAM
+from kstream_worker.numerics.jit import inline, jit
+from kstream_worker.numerics.math import log
+from kstream_worker.numerics.random import below
+
+RATIO_FLOOR = 1e-6
+
+FINISHED = 0  # no sample is left
+CLEARED = 1  # this sample finds the alarm over; it has not been looked at yet
+FULL = 2  # this sample completed a warm-up: the caller arms the key
+CROSSED = 3  # a column has reached the threshold: the caller re-arms the key
+
+LOG_RATIO, DIVERGENCE, EVIDENCE = 0, 1, 2  # rows of the answers
+STATES, NUMBERS, CLIPPED = 0, 1, 2  # rows of the integer answers
+
+
+@jit
+def walk(
+    first: int,
+    slots: np.ndarray,
+    y: np.ndarray,
+    times: np.ndarray,
+    floats: np.ndarray,
+    ints: np.ndarray,
+    shorts: np.ndarray,
+    plan: np.ndarray,
+    weights: np.ndarray,
+    threshold: float,
+    counts: np.ndarray,
+    answers: np.ndarray,
+    q: np.ndarray,
+    work: np.ndarray,
+    powers: np.ndarray,
+) -> tuple[int, int]:
+    """Walk samples from row `first` on, up to the end or to the first event.
+
+    Args:
+        first: row of the batch to begin with.
+        slots: int64[n].
+        y: float64[n, d], finite.
+        times: int64[n].
+        floats: float64[slots, plan[FLOATS]], state.
+        ints: int64[slots, plan[INTS]], state.
+        shorts: int16[slots, plan[SHORTS]], state.
+        plan: layout.
+        weights: float64[columns].
+        threshold: of the largest weighted column.
+        counts: int64[3, n], filled: state and number of each sample; whether its ratio was set to the floor.
+        answers: float64[3, n], filled: log ratio, divergence, evidence.
+        q: int16[d + 1], scratch.
+        work: scratch matrix.
+        powers: int64[ATOMS], scratch.
+
+    Returns:
+        what ended the walk (FINISHED, CLEARED, FULL or CROSSED), and the row of the batch where.
+    """
+    for i in range(first, len(slots)):
+        slot = slots[i]
+        row = floats[slot]
+        state = ints[slot]
+        clock = times[i] if state[SEQ] == 0 else max(state[CLOCK], times[i])
+        if state[PHASE] == RAISED and clock >= state[UNTIL]:
+            state[PHASE] = ARMED
+            state[ALARM] = 0
+            state[CLOCK] = clock
+            return CLEARED, i
+        state[CLOCK] = clock
+        state[SEQ] += 1
+        counts[STATES, i] = state[PHASE]
+        counts[NUMBERS, i] = state[SEQ]
+        if state[PHASE] == WARMING:
+            at = plan[AT_UNION] + plan[DIMS] * state[COUNT]
+            for j in range(plan[DIMS]):
+                row[at + j] = y[i, j]
+            state[COUNT] += 1
+            if state[COUNT] == plan[WARMUP]:
+                return FULL, i
+        else:
+            _sample(y[i], row, state, plan, q, work)
+            _judge(i, row, shorts[slot], state, times[i], plan, counts, answers, q, work, powers)
+            if state[PHASE] == ARMED:
+                answers[EVIDENCE, i] = _largest(row, state, plan, weights)
+                if answers[EVIDENCE, i] >= threshold:
+                    return CROSSED, i
+    return FINISHED, len(slots)
+
+
+@inline
+def _sample(
+    raw: np.ndarray, row: np.ndarray, state: np.ndarray, plan: np.ndarray, q: np.ndarray, work: np.ndarray
+) -> None:
+    """A raw sample into q and `work[Z]`, through the autoregressions where they are needed."""
+    if state[WHITENED] == 1:
+        whiten_sample(raw, True, row, plan, work[X], work[PX])
+    else:
+        for j in range(plan[DIMS]):
+            work[X, j] = raw[j]
+    to_steps(work[X], row, plan, q, work[Z])
+
+
+@inline
+def _judge(
+    i: int,
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    time: int,
+    plan: np.ndarray,
+    counts: np.ndarray,
+    answers: np.ndarray,
+    q: np.ndarray,
+    work: np.ndarray,
+    powers: np.ndarray,
+) -> None:
+    """Score the sample in q, bet on its ranks, let bags and learned score take it in."""
+    stream = np.uint64(state[STREAM])
+    bet = state[PHASE] == ARMED
+    answers[DIVERGENCE, i] = row[AT_DIVERGENCE]
+    f = ratio(row, state[ATOM_COUNT], Z, PHI_Z, plan, work, powers)
+    if f < RATIO_FLOOR:
+        counts[CLIPPED, i] = 1
+    answers[LOG_RATIO, i] = log(max(f, RATIO_FLOOR))
+    rank_fixed(row, shorts, state, stream, bet, time, q, plan, work)
+    if state[COUNT] % 2 == 0:
+        pick = below(stream, PICK, state[SEQ], state[T_SIZE])
+        replaced = below(stream, REPLACE, state[SEQ], LEARNED_BAG)
+        train(row, shorts, state, f, pick, replaced, q, plan, work, powers)
+    else:
+        rank_learned(row, shorts, state, stream, bet, time, q, plan, work)
+    rank_means(row, shorts, state, stream, bet, time, q, plan, work)
+    state[COUNT] += 1
+
+
+@inline
+def _largest(row: np.ndarray, state: np.ndarray, plan: np.ndarray, weights: np.ndarray) -> float:
+    """The largest w mean R of all columns; notes which column it is."""
+    largest = -1.0
+    for c in range(plan[COLUMNS]):
+        start = plan[AT_R] + c * TWO_SIDED
+        n = TWO_SIDED if c < plan[COLUMNS] - 1 else ONE_SIDED
+        total = 0.0
+        for k in range(n):
+            total += row[start + k]
+        value = weights[c] * total / n
+        if value > largest:
+            largest = value
+            state[BEST] = c
+    return largest

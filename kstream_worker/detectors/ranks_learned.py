@@ -1,0 +1,208 @@
+"""The learned score of the rank detector: trained on even samples (T), ranking odd ones (H).
+
+The estimate f = 1 + u of the relative density ratio is a function of T alone, so that for samples of H it is a fixed
+score at every moment. For ranking, its weights are copied at every 16th sample of H, and all members of the bag are
+scored afresh with the copy: bag and newcomer are always scored by the same function, which exact ranks require.
+
+That function replaces the exponential of the Gaussian kernel by kappa(v) = (1 - t + t^2/2 - t^3/6)^64, t = v / 64,
+within 4e-5 of e^-v up to v = 4: any score will do, and this one needs a third of the time. The published ratio uses the
+exact kernel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kstream_worker.detectors.ranking import STEPS
+from kstream_worker.detectors.ranks_layout import (
+    AT_ATOMS,
+    AT_COV,
+    AT_DUALS,
+    AT_H_BAG,
+    AT_H_SCORES,
+    AT_INVERSE,
+    AT_T_RING,
+    AT_WEIGHTS,
+    ATOM_COUNT,
+    ATOMS,
+    DIMS,
+    DIVERGENCE,
+    FADED,
+    GAIN,
+    H_SIZE,
+    KERNEL,
+    LEARNED_BAG,
+    PHI_X,
+    PHI_Z,
+    PX,
+    PZ,
+    T_COUNT,
+    T_SIZE,
+    UNITS,
+    X,
+    Z,
+)
+from kstream_worker.models import nystrom
+from kstream_worker.numerics.jit import inline
+
+ALPHA = 0.1  # weight of the live side in the relative ratio
+FORGETTING = 0.995
+RIDGE = 1.0
+REFRESH = 16
+
+_FAR = 64.0
+_UNIT = 1.0 / STEPS
+
+
+@inline
+def kappa(squares: np.ndarray, n: int, gain: float) -> None:
+    """squares[i] <- kappa(-gain squares[i]), for squared distances."""
+    for i in range(n):
+        v = -gain * squares[i]
+        t = (v if v < _FAR else _FAR) * (1.0 / 64.0)
+        s = 1.0 - t * (1.0 - t * (0.5 - t * (1.0 / 6.0)))
+        s *= s
+        s *= s
+        s *= s
+        s *= s
+        s *= s
+        squares[i] = s * s
+
+
+@inline
+def refresh(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray, work: np.ndarray) -> None:
+    """Copy the weights for ranking, and score the bag with them, atom by atom over all members.
+
+    Bit for bit this is what `score` gives for each of them.
+    """
+    m = state[ATOM_COUNT]
+    duals = row[plan[AT_DUALS] : plan[AT_DUALS] + m]
+    nystrom.dual_weights(row[plan[AT_INVERSE] :], m, row[plan[AT_WEIGHTS] :], duals)
+    n = state[H_SIZE]
+    d = plan[DIMS]
+    for j in range(d):
+        start = plan[AT_H_BAG] + j * LEARNED_BAG
+        column = shorts[start : start + n]
+        units = work[UNITS + j, :n]
+        for i in range(n):
+            units[i] = column[i] * _UNIT
+    scores = row[plan[AT_H_SCORES] : plan[AT_H_SCORES] + n]
+    for i in range(n):
+        scores[i] = 0.0
+    kernel = work[KERNEL, :n]
+    for a in range(m):
+        for i in range(n):
+            kernel[i] = 0.0
+        for j in range(d):
+            units = work[UNITS + j, :n]
+            atom = row[plan[AT_ATOMS] + j * ATOMS + a]
+            for i in range(n):
+                delta = units[i] - atom
+                kernel[i] += delta * delta
+        kappa(kernel, n, row[GAIN])
+        for i in range(n):
+            scores[i] += duals[a] * kernel[i]
+
+
+@inline
+def score(row: np.ndarray, m: int, plan: np.ndarray, work: np.ndarray) -> float:
+    """The score of the sample `work[Z]` with the copied weights of m atoms."""
+    kernel = work[KERNEL, :m]
+    for a in range(m):
+        kernel[a] = 0.0
+    for j in range(plan[DIMS]):
+        start = plan[AT_ATOMS] + j * ATOMS
+        atoms = row[start : start + m]
+        z = work[Z, j]
+        for a in range(m):
+            delta = z - atoms[a]
+            kernel[a] += delta * delta
+    kappa(kernel, m, row[GAIN])
+    duals = row[plan[AT_DUALS] : plan[AT_DUALS] + m]
+    total = 0.0
+    for a in range(m):
+        total += duals[a] * kernel[a]
+    return total
+
+
+@inline
+def ratio(
+    row: np.ndarray,
+    m: int,
+    point: int,
+    phi: int,
+    plan: np.ndarray,
+    work: np.ndarray,
+    powers: np.ndarray,
+) -> float:
+    """f at a sample, with the present weights.
+
+    Args:
+        row: the key's floats.
+        m: atoms in use.
+        point: row of `work` that holds the sample.
+        phi: row of `work` for its whitened features.
+        plan: layout.
+        work: scratch matrix.
+        powers: int64[>= m], scratch.
+    """
+    nystrom.gaussian(work[point], row[plan[AT_ATOMS] :], ATOMS, m, plan[DIMS], row[GAIN], work[KERNEL], powers)
+    nystrom.whiten(row[plan[AT_INVERSE] :], m, work[KERNEL], work[phi])
+    return 1.0 + nystrom.dot(row[plan[AT_WEIGHTS] :], work[phi], m)
+
+
+@inline
+def train(
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    live: float,
+    pick: int,
+    replaced: int,
+    q: np.ndarray,
+    plan: np.ndarray,
+    work: np.ndarray,
+    powers: np.ndarray,
+) -> None:
+    """One step on (a reference member, the sample); then the sample joins the ring, in the place of another if it is full.
+
+    Args:
+        row: the key's floats.
+        shorts: the key's shorts.
+        state: the key's integers.
+        live: f at the sample, its whitened features in `work[PHI_Z]`.
+        pick: the reference member, drawn uniformly.
+        replaced: drawn uniformly from 0..499.
+        q: int16[>= d], the sample in steps.
+        plan: layout.
+        work: scratch matrix.
+        powers: scratch.
+    """
+    d = plan[DIMS]
+    m = state[ATOM_COUNT]
+    ring = plan[AT_T_RING]
+    for j in range(d):
+        work[X, j] = shorts[ring + j * LEARNED_BAG + pick] * _UNIT
+    reference = ratio(row, m, X, PHI_X, plan, work, powers)
+    # Relative Pearson divergence (likelihood-ratio estimation by Pearson-divergence minimisation, eq. 8c), a faded mean.
+    term = live - 0.5 * (ALPHA * live * live + (1.0 - ALPHA) * reference * reference) - 0.5
+    row[FADED] = FORGETTING * row[FADED] + 1.0
+    row[DIVERGENCE] += (term - row[DIVERGENCE]) / row[FADED]
+    state[T_COUNT] += 1
+    nystrom.rls_step(
+        row[plan[AT_COV] :],
+        m,
+        row[plan[AT_WEIGHTS] :],
+        work[PHI_X],
+        work[PHI_Z],
+        ALPHA,
+        FORGETTING,
+        RIDGE,
+        state[T_COUNT],
+        work[PX],
+        work[PZ],
+    )
+    at = state[T_SIZE] if state[T_SIZE] < LEARNED_BAG else replaced
+    for j in range(d):
+        shorts[ring + j * LEARNED_BAG + at] = q[j]
+    state[T_SIZE] = min(state[T_SIZE] + 1, LEARNED_BAG)

@@ -1,0 +1,110 @@
+"""What a key's state says at the moment a column crosses: score, direction, change time, features, guarantee. Decides nothing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kstream_worker.detectors import report
+from kstream_worker.detectors.bets import DIRECTION_NAMES, TWO_SIDED, TWO_SIDED_DIRECTION
+from kstream_worker.detectors.ranks_layout import (
+    BEST,
+    HELD,
+    LEFT_OVER,
+    LEVELS_LEFT,
+    ONE_SIDED_LOCATORS,
+    SQUARES_LEFT,
+    TWO_SIDED_LOCATORS,
+    WHITENED,
+    Layout,
+)
+
+_SMALLEST_RUN = 20.0  # a run has to have paid this much to say anything about its features
+
+
+class Crossing(NamedTuple):
+    """The parts of a `records.Transition` that come from the state of the key."""
+
+    score: str
+    change_seq: int
+    change_time: int
+    direction: str
+    features: tuple[tuple[str, float], ...]
+
+
+def column_scores(names: tuple[str, ...], layout: Layout) -> tuple[report.Score, ...]:
+    """The two-sided columns in their order: fixed scores, then means of 25 samples (`mean(f)`)."""
+    fixed = report.fixed_scores(
+        names, radius=layout.v_rows > layout.dims, products=layout.fixed > layout.v_rows, squares=False
+    )
+    return fixed + tuple(report.Score(f"mean({name})", (j,)) for j, name in enumerate(names))
+
+
+def read_crossing(
+    row: NDArray[np.float64], state: NDArray[np.int64], layout: Layout, names: tuple[str, ...]
+) -> Crossing:
+    """Read the crossing from a key's state.
+
+    The change is where the best-paying run of the column that crossed began. Its direction is that of its best bet; the
+    learned score has none of its own and takes that of the first feature. Features are weighed by the logarithm of the
+    best run of each score they are part of (runs that paid 20 at least).
+    """
+    scores = column_scores(names, layout)
+    column = int(state[BEST])
+    learned = column == len(scores)
+    runs = row[layout.run_product : layout.run_product + layout.locators]
+    two_sided = runs[: len(scores) * TWO_SIDED_LOCATORS].reshape(-1, TWO_SIDED_LOCATORS)
+    best = two_sided.max(axis=1)
+    paid = np.where(best > _SMALLEST_RUN, np.log(np.maximum(best, 1.0)), 0.0)
+    features = report.share_evidence(names, scores, paid.tolist())
+    first = column * TWO_SIDED_LOCATORS
+    count = ONE_SIDED_LOCATORS if learned else TWO_SIDED_LOCATORS
+    at = first + int(np.argmax(runs[first : first + count]))
+    return Crossing(
+        score=report.LEARNED if learned else scores[column].name,
+        change_seq=int(row[layout.run_seq + at]),
+        change_time=int(row[layout.run_time + at]),
+        direction=_direction(row, names.index(features[0][0]) if learned else column, layout),
+        features=features,
+    )
+
+
+def _direction(row: NDArray[np.float64], column: int, layout: Layout) -> str:
+    start = layout.R + column * TWO_SIDED
+    return DIRECTION_NAMES[TWO_SIDED_DIRECTION[int(np.argmax(row[start : start + TWO_SIDED]))]]
+
+
+def guarantee_of(state: NDArray[np.int64], arl: float) -> report.Guarantee:
+    """What may be said of an alarm of this key, with the reason."""
+    if state[LEFT_OVER] == LEVELS_LEFT:
+        return report.Guarantee(
+            "none",
+            "The innovations of the fitted autoregressions were still serially dependent in the warm-up (Ljung-Box test): "
+            "no rate of false alarms can be stated.",
+        )
+    if state[LEFT_OVER] == SQUARES_LEFT:
+        return report.Guarantee(
+            "none",
+            "The size of deviations was serially dependent in the warm-up (Ljung-Box test of squares; volatility comes in "
+            "clusters): no rate of false alarms can be stated.",
+        )
+    if state[WHITENED] == 1:
+        return report.Guarantee(
+            "approximate",
+            f"The mean number of samples to a false alarm is at least {arl:.12g} as far as the fitted autoregressions leave "
+            "independent innovations: the warm-up showed serial dependence, which they take out.",
+        )
+    if state[HELD] == 1:
+        return report.Guarantee(
+            "approximate",
+            "The key was armed again after a held alarm with bags that keep samples from before it: the stated mean "
+            f"number of {arl:.12g} samples to a false alarm holds only as far as these no longer matter.",
+        )
+    return report.Guarantee(
+        "exact_if_iid",
+        "If the samples of the key are independent and identically distributed from arming on, the mean number of samples to a "
+        f"false alarm is at least {arl:.12g}, and the probability of one within the first t samples is at most "
+        f"t/{2 * arl:.12g}, whatever the distribution, ties included. Dependence between samples voids this.",
+    )

@@ -1,0 +1,68 @@
+"""From a raw sample to what is ranked: innovations of the autoregressions where they are needed, scaled, in integer steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kstream_worker.detectors.ranking import STEPS, quantise, radius
+from kstream_worker.detectors.ranks_layout import (
+    AT_AR_COV,
+    AT_CENTER,
+    AT_COEF,
+    AT_RAW_CENTER,
+    AT_RAW_SCALE,
+    AT_RING,
+    AT_SCALE,
+    DIMS,
+    V_ROWS,
+)
+from kstream_worker.detectors.whitening import AR_CLIP, AR_COV, AR_ORDER, AR_TERMS, ar_step
+from kstream_worker.numerics.jit import inline
+
+
+@inline
+def to_steps(sample: np.ndarray, row: np.ndarray, plan: np.ndarray, q: np.ndarray, z: np.ndarray) -> None:
+    """Scale and round one sample.
+
+    Args:
+        sample: float64[>= d].
+        row: the key's floats.
+        plan: layout.
+        q: int16[d + 1], filled: the sample in steps and, for d > 1, its radius.
+        z: float64[>= d], filled: the same in units of scale.
+    """
+    for j in range(plan[DIMS]):
+        q[j] = quantise((sample[j] - row[plan[AT_CENTER] + j]) / row[plan[AT_SCALE] + j])
+        z[j] = q[j] / STEPS
+    if plan[V_ROWS] > plan[DIMS]:
+        q[plan[DIMS]] = radius(q, plan[DIMS])
+
+
+@inline
+def clip_raw(value: float, center: float, scale: float) -> float:
+    """What an autoregression sees of a raw value: scaled, within +-50."""
+    return min(max((value - center) / scale, -AR_CLIP), AR_CLIP)
+
+
+@inline
+def whiten_sample(
+    raw: np.ndarray, full: bool, row: np.ndarray, plan: np.ndarray, out: np.ndarray, gain: np.ndarray
+) -> None:
+    """out[j] <- innovation of feature j of a raw sample, which its autoregression then learns.
+
+    Args:
+        raw: float64[>= d].
+        full: whether eight samples came before it.
+        row: the key's floats.
+        plan: layout.
+        out: float64[>= d], may be `raw`.
+        gain: float64[>= 9], scratch.
+    """
+    for j in range(plan[DIMS]):
+        s = clip_raw(raw[j], row[plan[AT_RAW_CENTER] + j], row[plan[AT_RAW_SCALE] + j])
+        ring = plan[AT_RING] + j * AR_ORDER
+        coef = plan[AT_COEF] + j * AR_TERMS
+        cov = plan[AT_AR_COV] + j * AR_COV
+        out[j] = ar_step(
+            s, full, row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV], gain
+        )

@@ -1,0 +1,5 @@
+"""Models: banks of estimators in contiguous arrays, and single-key classes over them."""
+
+from kstream_worker.models.olre import OLRE, OlreBank
+
+__all__ = ["OLRE", "OlreBank"]

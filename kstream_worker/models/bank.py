@@ -1,0 +1,253 @@
+"""What every bank of models stands on: one contiguous row of state per key, snapshots of rows, checks of input.
+
+A bank holds the models of many keys as rows of three matrices (float64, int64, int16). All that a sample touches lies
+together in memory, and to reset, to snapshot or to restore a key is one copy of its row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from kstream_worker.numerics.random import stream_of
+from kstream_worker.records import FloatMatrix, IntColumn
+
+SNAPSHOT_VERSION = 1
+STREAM = 0  # column of `SlotArrays.ints` that holds the key's random stream number
+
+_CRC_BYTES = 4
+
+
+def fingerprint_of(settings: Mapping[str, object]) -> str:
+    """A short name of all settings that shape state: equal exactly when the settings are equal.
+
+    Args:
+        settings: JSON-compatible values (numbers, texts, booleans, None, lists, mappings of these).
+    """
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+class SlotArrays:
+    """Rows of state, one per key, with a free list and growth by half.
+
+    The matrices are replaced when the bank grows: never keep one of them (or a view) across `allocate`.
+
+    Attributes:
+        floats: float64[capacity, nf].
+        ints: int64[capacity, ni]; column `STREAM` (0) is the key's random stream number, `numpy.uint64` viewed as int64.
+        shorts: int16[capacity, nb].
+        live: bool[capacity], whether the slot is allocated.
+
+    Args:
+        kind: name of the kind of bank, written into snapshots.
+        fingerprint: of the settings that shape state (`fingerprint_of`), written into snapshots. The seed belongs to it.
+        seed: of all random draws, from -2**63 to 2**63 - 1.
+        floats: nf, may be 0.
+        ints: ni, at least 1.
+        shorts: nb, may be 0.
+        capacity: rows at the start.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        fingerprint: str,
+        seed: int,
+        *,
+        floats: int,
+        ints: int,
+        shorts: int = 0,
+        capacity: int = 16,
+    ) -> None:
+        if ints < 1:
+            raise ValueError("a row needs at least one int64: column 0 holds the random stream number")
+        self.kind = kind
+        self.fingerprint = fingerprint
+        self.seed = seed
+        capacity = max(1, capacity)
+        self.floats: NDArray[np.float64] = np.zeros((capacity, floats))
+        self.ints: NDArray[np.int64] = np.zeros((capacity, ints), dtype=np.int64)
+        self.shorts: NDArray[np.int16] = np.zeros((capacity, shorts), dtype=np.int16)
+        self.live: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
+        self._free = list(range(capacity - 1, -1, -1))
+
+    def __len__(self) -> int:
+        """Allocated slots."""
+        return len(self.live) - len(self._free)
+
+    @property
+    def bytes_per_key(self) -> int:
+        """Bytes of one row, constant."""
+        return 8 * self.floats.shape[1] + 8 * self.ints.shape[1] + 2 * self.shorts.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows, free ones included."""
+        return self.floats.nbytes + self.ints.nbytes + self.shorts.nbytes
+
+    def allocate(self, key: bytes) -> int:
+        """A zeroed row for this key, its stream number set; the matrices may be replaced by larger ones."""
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        self.live[slot] = True
+        self._zero(slot)
+        self.ints[slot, STREAM] = np.array(stream_of(self.seed, key)).view(np.int64)
+        return slot
+
+    def free(self, slot: int) -> None:
+        """Give the row back.
+
+        Raises:
+            ValueError: the slot is not allocated.
+        """
+        self._require(slot)
+        self.live[slot] = False
+        self._free.append(slot)
+
+    def reset(self, slot: int) -> None:
+        """Zero the row, all but its stream number: the key starts afresh (its draws repeat)."""
+        self._require(slot)
+        stream = self.ints[slot, STREAM]
+        self._zero(slot)
+        self.ints[slot, STREAM] = stream
+
+    def snapshot(self, slot: int) -> bytes:
+        """The row as bytes: a msgpack map (version, kind, configuration, three little-endian arrays), then its CRC-32.
+
+        Raises:
+            ValueError: the slot is not allocated.
+        """
+        self._require(slot)
+        body: bytes = msgpack.packb(
+            {
+                "version": SNAPSHOT_VERSION,
+                "kind": self.kind,
+                "config": self.fingerprint,
+                "floats": self.floats[slot].astype("<f8", copy=False).tobytes(),
+                "ints": self.ints[slot].astype("<i8", copy=False).tobytes(),
+                "shorts": self.shorts[slot].astype("<i2", copy=False).tobytes(),
+            }
+        )
+        return body + zlib.crc32(body).to_bytes(_CRC_BYTES, "little")
+
+    def restore(self, slot: int, snapshot: bytes) -> None:
+        """Put a snapshot into an allocated row, the stream number included; nothing changes when it is refused.
+
+        Raises:
+            ValueError: damaged, of another format version, kind or configuration, or the slot is not allocated.
+        """
+        self._require(slot)
+        envelope = self._open(snapshot)
+        rows = (
+            (self.floats, "<f8", envelope["floats"]),
+            (self.ints, "<i8", envelope["ints"]),
+            (self.shorts, "<i2", envelope["shorts"]),
+        )
+        for matrix, _, data in rows:
+            if len(data) != matrix[slot].nbytes:
+                raise ValueError(
+                    f"snapshot of {self.kind}: a row of {len(data)} bytes where {matrix[slot].nbytes} are expected"
+                )
+        for matrix, dtype, data in rows:
+            matrix[slot] = np.frombuffer(data, dtype=dtype)
+
+    def check_pairs(
+        self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn, dims: int
+    ) -> tuple[IntColumn, FloatMatrix, FloatMatrix, IntColumn]:
+        """The arguments of `Bank.update` of a two-sided bank, C-contiguous, of the right types.
+
+        Args:
+            slots: int64[n], allocated.
+            x: float64[n, dims], finite.
+            y: float64[n, dims], finite.
+            times: int64[n], milliseconds.
+            dims: features of one side.
+
+        Raises:
+            ValueError: a shape does not fit, a slot is not allocated, or a value is not finite; says which.
+        """
+        if x is None:
+            raise ValueError("x is missing: this bank compares two sides, the reference x and the live y")
+        slots, y, times = self.check_samples(slots, y, times, dims)
+        return slots, _matrix("x", x, len(slots), dims), y, times
+
+    def check_samples(
+        self, slots: IntColumn, y: FloatMatrix, times: IntColumn, dims: int
+    ) -> tuple[IntColumn, FloatMatrix, IntColumn]:
+        """As `check_pairs`, of a one-sided bank: `slots, y, times`."""
+        slots = _column("slots", slots)
+        times = _column("times", times)
+        if len(times) != len(slots):
+            raise ValueError(f"times has {len(times)} entries where slots has {len(slots)}")
+        y = _matrix("y", y, len(slots), dims)
+        if len(slots) and (slots.min() < 0 or slots.max() >= len(self.live) or not self.live[slots].all()):
+            raise ValueError("slots names a slot that is not allocated; call allocate(key) first")
+        return slots, y, times
+
+    def _open(self, snapshot: bytes) -> dict[str, Any]:
+        body, crc = snapshot[:-_CRC_BYTES], snapshot[-_CRC_BYTES:]
+        if len(snapshot) <= _CRC_BYTES or zlib.crc32(body) != int.from_bytes(crc, "little"):
+            raise ValueError(f"snapshot of {self.kind}: damaged (its checksum does not fit)")
+        envelope = msgpack.unpackb(body)
+        if not isinstance(envelope, dict):
+            raise ValueError(f"snapshot of {self.kind}: not a snapshot of a bank")
+        for name, found, expected in (
+            ("format version", envelope.get("version"), SNAPSHOT_VERSION),
+            ("kind", envelope.get("kind"), self.kind),
+            ("configuration", envelope.get("config"), self.fingerprint),
+        ):
+            if found != expected:
+                raise ValueError(f"snapshot of {self.kind}: {name} is {found!r} where {expected!r} is expected")
+        return envelope
+
+    def _require(self, slot: int) -> None:
+        if not 0 <= slot < len(self.live) or not self.live[slot]:
+            raise ValueError(f"slot {slot} is not allocated")
+
+    def _zero(self, slot: int) -> None:
+        self.floats[slot] = 0.0
+        self.ints[slot] = 0
+        self.shorts[slot] = 0
+
+    def _grow(self) -> None:
+        old = len(self.live)
+        new = old + max(old // 2, 8)
+        self.floats = _grown(self.floats, new)
+        self.ints = _grown(self.ints, new)
+        self.shorts = _grown(self.shorts, new)
+        self.live = _grown(self.live, new)
+        self._free.extend(range(new - 1, old - 1, -1))
+
+
+def _grown(matrix: NDArray[Any], rows: int) -> NDArray[Any]:
+    # zeros, not empty: the pages of new rows are not touched until a key uses them
+    larger = np.zeros((rows, *matrix.shape[1:]), dtype=matrix.dtype)
+    larger[: len(matrix)] = matrix
+    return larger
+
+
+def _column(name: str, values: IntColumn) -> IntColumn:
+    column = np.ascontiguousarray(values)
+    if column.ndim != 1 or (len(column) and column.dtype.kind not in "iu"):
+        raise ValueError(f"{name} must be a column of integers, not {column.dtype} of shape {column.shape}")
+    return column.astype(np.int64, copy=False)
+
+
+def _matrix(name: str, values: FloatMatrix, rows: int, dims: int) -> FloatMatrix:
+    matrix = np.ascontiguousarray(values, dtype=np.float64)
+    if matrix.shape != (rows, dims):
+        raise ValueError(f"{name} must have the shape ({rows}, {dims}), not {matrix.shape}")
+    finite = np.isfinite(matrix)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise ValueError(f"{name}[{row}, {column}] is {matrix[row, column]}; only finite numbers reach a model")
+    return matrix

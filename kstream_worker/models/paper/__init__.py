@@ -1,0 +1,5 @@
+"""The papers' forms exactly, with dictionaries that grow without bound: for one key, in a notebook, never in a worker."""
+
+from kstream_worker.models.paper.olre import PaperOLRE
+
+__all__ = ["PaperOLRE"]

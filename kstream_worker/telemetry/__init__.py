@@ -1,0 +1,1 @@
+"""Metrics and logs: what a person on call sees."""

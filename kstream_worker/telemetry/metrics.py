@@ -1,0 +1,295 @@
+"""Metrics of one worker process, on a registry of its own.
+
+All names begin with `kstream_worker_`:
+
+    counters    records_total{topic,partition}          records read from the input
+                rejected_records_total{reason}          records refused by the gate, now dead letters
+                fallback_timestamps_total               records that were given the bus's time
+                scored_samples_total                    samples or pairs that went through the models
+                clipped_ratios_total                    ratio estimates set to the floor before the logarithm
+                alarm_transitions_total{kind}           alarms raised and cleared
+                published_records_total{kind}           committed estimates, alarms and dead letters
+    gauges      live_keys{topic,partition}              keys that hold a model
+                alarmed_keys{topic,partition}           keys whose alarm is up
+                lag_records{topic,partition}            behind the last stable offset; absent when unknown
+                bank_bytes{topic,partition}             memory of the models
+                outbox_bytes{topic,partition}           outputs waiting for a commit
+                assigned_partitions                     partitions of this process
+                ready                                   1 when all of them are being read
+                heartbeat_age_seconds                   since the loop last turned
+                build_info{version,python}              1
+    histograms  batch_stage_seconds{stage}              time of a batch in poll, decode, update, encode
+                commit_seconds{outcome}                 commit calls: committed, aborted, retry, rejoin
+                log_ratio                               log of the estimated likelihood ratio, live / reference
+                evidence_ratio                          evidence / threshold; an alarm is raised at 1
+
+Beside them stand the `process_` metrics of the client library. No label holds a key of a record.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from kstream_worker.ports import STAGES
+from kstream_worker.records import FloatColumn, TopicPartition
+from kstream_worker.telemetry.histogram import ColumnHistogram
+
+PREFIX = "kstream_worker_"
+_PARTITION = ("topic", "partition")
+_MAX_REASONS = 64  # reasons are fixed words; if that is ever broken, the series stay bounded
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LOG_RATIOS = (-8.0, -4.0, -2.0, -1.0, -0.5, -0.25, -0.1, 0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 4.0)
+_EVIDENCE = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.5, 0.999999, 1.0)
+
+
+class Description(NamedTuple):
+    """A metric family: its help text, labels, the bounds of a histogram, and values of its one label known beforehand.
+
+    Those begin at 0: the first alarm of a process would else be no increase to Prometheus.
+    """
+
+    help: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+    known: tuple[str, ...] = ()
+
+    def series(self) -> list[tuple[str, ...]]:
+        """The series that there are from the beginning."""
+        return [(value,) for value in self.known] if self.labels else [()]
+
+
+COUNTERS = {
+    "records": Description("Records read from the input.", _PARTITION),
+    "rejected_records": Description("Records refused by the gate, now dead letters.", ("reason",)),
+    "fallback_timestamps": Description("Records whose event time was taken from the bus."),
+    "scored_samples": Description("Samples or pairs that went through the models."),
+    "clipped_ratios": Description("Ratio estimates set to the floor before the logarithm."),
+    "alarm_transitions": Description("Alarms raised and cleared.", ("kind",), known=("raised", "cleared")),
+    "published_records": Description(
+        "Records committed to the outputs.", ("kind",), known=("estimate", "alarm", "dead_letter")
+    ),
+}
+GAUGES = {
+    "live_keys": Description("Keys that hold a model.", _PARTITION),
+    "alarmed_keys": Description("Keys whose alarm is up.", _PARTITION),
+    "lag_records": Description("Offsets behind the last stable offset; absent when unknown.", _PARTITION),
+    "bank_bytes": Description("Memory of the models.", _PARTITION),
+    "outbox_bytes": Description("Encoded outputs waiting for the next commit.", _PARTITION),
+}
+HISTOGRAMS = {
+    "batch_stage_seconds": Description("Time of one batch in a stage.", ("stage",), _SECONDS, known=STAGES),
+    "commit_seconds": Description(
+        "Time of one commit call.", ("outcome",), _SECONDS, known=("committed", "aborted", "retry", "rejoin")
+    ),
+    "log_ratio": Description("Log of the estimated likelihood ratio, live / reference.", (), _LOG_RATIOS),
+    "evidence_ratio": Description("Evidence / threshold; an alarm is raised at 1.", (), _EVIDENCE),
+}
+PROCESS_GAUGES = {
+    "assigned_partitions": Description("Partitions assigned to this process."),
+    "ready": Description("1 when all assigned partitions are being read."),
+    "heartbeat_age_seconds": Description("Time since the loop last turned."),
+    "build_info": Description("Version of the worker.", ("version", "python")),
+}
+
+
+class Health(Protocol):
+    """What is known about the loop beside the counts."""
+
+    def assigned(self) -> int:
+        """Partitions of this process."""
+        ...
+
+    def is_ready(self) -> bool:
+        """Whether all of them are being read."""
+        ...
+
+    def heartbeat_age_s(self) -> float:
+        """Seconds since the loop last turned."""
+        ...
+
+
+Labels = tuple[str, ...]
+
+
+class Metrics(Collector):
+    """The worker's `Telemetry` as Prometheus metrics; safe to read from another thread.
+
+    Args:
+        version: shown in `build_info`.
+        health: the state of the loop; left out of the metrics where None.
+        registry: where to register; a new one by default, never the library's global one.
+    """
+
+    def __init__(self, version: str, health: Health | None = None, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self._version = version
+        self._health = health
+        self._lock = threading.Lock()
+        self._counts: dict[str, dict[Labels, float]] = {
+            name: dict.fromkeys(about.series(), 0.0) for name, about in COUNTERS.items()
+        }
+        self._gauges: dict[str, dict[Labels, float]] = {name: {} for name in GAUGES}
+        self._histograms: dict[str, dict[Labels, ColumnHistogram]] = {
+            name: {labels: ColumnHistogram(about.bounds) for labels in about.series()}
+            for name, about in HISTOGRAMS.items()
+        }
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    # -- what the worker tells --
+
+    def records(self, partition: TopicPartition, n: int) -> None:
+        """Records read from the input, before the gate."""
+        self._add("records", n, *_labels(partition))
+
+    def rejects(self, reason: str, n: int) -> None:
+        """Records that the gate refused, by its fixed word."""
+        known = self._counts["rejected_records"]
+        word = reason if (reason,) in known or len(known) < _MAX_REASONS else "other"
+        self._add("rejected_records", n, word)
+
+    def fallback_timestamps(self, n: int) -> None:
+        """Records whose event time was taken from the bus."""
+        self._add("fallback_timestamps", n)
+
+    def scored(self, n: int) -> None:
+        """Samples or pairs that went through the models."""
+        self._add("scored_samples", n)
+
+    def clipped(self, n: int) -> None:
+        """Ratio estimates set to the floor before the logarithm."""
+        self._add("clipped_ratios", n)
+
+    def log_ratios(self, values: FloatColumn) -> None:
+        """float64[n], log of the estimated ratio; NaN (warming) is left out."""
+        self._observe("log_ratio", values)
+
+    def evidence(self, values: FloatColumn, threshold: float) -> None:
+        """float64[n], evidence in the units of `threshold`, what an alarm needs."""
+        self._observe("evidence_ratio", values / threshold)
+
+    def transition(self, kind: str) -> None:
+        """One alarm `raised` or `cleared`."""
+        self._add("alarm_transitions", 1, kind)
+
+    def stage_seconds(self, stage: str, seconds: float) -> None:
+        """Time of one batch in one stage."""
+        self._observe("batch_stage_seconds", seconds, stage)
+
+    def commit(self, outcome: str, seconds: float) -> None:
+        """One commit call and how long it took."""
+        self._observe("commit_seconds", seconds, outcome)
+
+    def published(self, kind: str, n: int) -> None:
+        """Records committed to the outputs."""
+        self._add("published_records", n, kind)
+
+    def keys(self, partition: TopicPartition, live: int, in_alarm: int) -> None:
+        """Keys that hold a model, and those of them whose alarm is up."""
+        self._set("live_keys", partition, live)
+        self._set("alarmed_keys", partition, in_alarm)
+
+    def lag(self, partition: TopicPartition, n: int | None) -> None:
+        """Offsets between the position and the last stable offset; None when unknown, which is not 0."""
+        self._set("lag_records", partition, n)
+
+    def bank_bytes(self, partition: TopicPartition, n: int) -> None:
+        """Memory of the partition's models."""
+        self._set("bank_bytes", partition, n)
+
+    def outbox_bytes(self, partition: TopicPartition, n: int) -> None:
+        """Encoded outputs that wait for the next commit."""
+        self._set("outbox_bytes", partition, n)
+
+    def forget_partition(self, partition: TopicPartition) -> None:
+        """The partition is no longer ours: its gauges end; its counts stay, since counters never fall."""
+        for name in GAUGES:
+            self._set(name, partition, None)
+
+    def _add(self, name: str, n: float, *labels: str) -> None:
+        with self._lock:
+            counts = self._counts[name]
+            counts[labels] = counts.get(labels, 0.0) + n
+
+    def _set(self, name: str, partition: TopicPartition, value: float | None) -> None:
+        with self._lock:
+            if value is None:
+                self._gauges[name].pop(_labels(partition), None)
+            else:
+                self._gauges[name][_labels(partition)] = float(value)
+
+    def _observe(self, name: str, values: FloatColumn | float, *labels: str) -> None:
+        with self._lock:
+            series = self._histograms[name]
+            if labels not in series:
+                series[labels] = ColumnHistogram(HISTOGRAMS[name].bounds)
+            series[labels].observe(values)
+
+    # -- what Prometheus reads --
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, each from one consistent moment."""
+        with self._lock:
+            families = [*self._counter_families(), *self._gauge_families(), *self._histogram_families()]
+        yield from families
+        yield from self._process_families()
+
+    def render(self) -> tuple[str, bytes]:
+        """Content type and text of `/metrics`."""
+        return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(self.registry)
+
+    def _counter_families(self) -> Iterator[Metric]:
+        for name, about in COUNTERS.items():
+            counter = CounterMetricFamily(PREFIX + name, about.help, labels=about.labels)
+            for labels, value in self._counts[name].items():
+                counter.add_metric(labels, value)
+            yield counter
+
+    def _gauge_families(self) -> Iterator[Metric]:
+        for name, about in GAUGES.items():
+            gauge = GaugeMetricFamily(PREFIX + name, about.help, labels=about.labels)
+            for labels, value in self._gauges[name].items():
+                gauge.add_metric(labels, value)
+            yield gauge
+
+    def _histogram_families(self) -> Iterator[Metric]:
+        for name, about in HISTOGRAMS.items():
+            family = HistogramMetricFamily(PREFIX + name, about.help, labels=about.labels)
+            for labels, histogram in self._histograms[name].items():
+                _add_histogram(family, dict(zip(about.labels, labels, strict=True)), histogram)
+            yield family
+
+    def _process_families(self) -> Iterator[Metric]:
+        values: dict[str, tuple[Labels, float]] = {"build_info": ((self._version, platform.python_version()), 1.0)}
+        if self._health is not None:
+            values["assigned_partitions"] = ((), float(self._health.assigned()))
+            values["ready"] = ((), float(self._health.is_ready()))
+            values["heartbeat_age_seconds"] = ((), self._health.heartbeat_age_s())
+        for name, (labels, value) in values.items():
+            about = PROCESS_GAUGES[name]
+            family = GaugeMetricFamily(PREFIX + name, about.help, labels=about.labels)
+            family.add_metric(labels, value)
+            yield family
+
+
+def _labels(partition: TopicPartition) -> Labels:
+    return partition.topic, str(partition.partition)
+
+
+def _add_histogram(family: Metric, labels: dict[str, str], histogram: ColumnHistogram) -> None:
+    """As the library does it, but with a count also where values may be negative; only their sum is left out, since
+    it can fall, which Prometheus would take for a restart.
+    """
+    for bound, count in histogram.buckets():
+        family.add_sample(f"{family.name}_bucket", {**labels, "le": bound}, count)
+    family.add_sample(f"{family.name}_count", labels, count)
+    if not histogram.signed:
+        family.add_sample(f"{family.name}_sum", labels, histogram.total)

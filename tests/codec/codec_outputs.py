@@ -1,0 +1,120 @@
+"""Fixed inputs of the encoder, whose outputs are the examples in `schemas/examples`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from codec_batches import make_batch
+
+from kstream_worker.codec.outputs import OutputEncoder, OutputSettings, Topic
+from kstream_worker.records import Messages, Rejects, Samples, Scores, TopicPartition, Transition
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+EXAMPLES = SCHEMAS / "examples"
+INPUT = TopicPartition("telemetry", 2)
+NOW_MS = 1_760_000_041_500
+
+
+def encoder_of(*, partitions: int = 4, estimate_every: int = 1, max_dead_letter_bytes: int = 10_000) -> OutputEncoder:
+    names = ("drift-estimates", "drift-alarms", "drift-dead-letters")
+    estimates, alarms, dead_letters = (Topic(name, partitions) for name in names)
+    return OutputEncoder(
+        OutputSettings(
+            app_id="drift",
+            model_epoch=1,
+            input_partitions=4,
+            estimates=estimates,
+            alarms=alarms,
+            dead_letters=dead_letters,
+            arl=1_000_000.0,
+            threshold=1_000_000.0,
+            estimate_every=estimate_every,
+            max_dead_letter_bytes=max_dead_letter_bytes,
+        )
+    )
+
+
+def samples_of(keys: list[bytes], first: int = 1000) -> Samples:
+    n = len(keys)
+    offsets = first + np.arange(n, dtype=np.int64)
+    return Samples(offsets, 1_760_000_000_000 + 1000 * np.arange(n), keys, None, np.zeros((n, 2)))
+
+
+def scores_of(n: int) -> Scores:
+    warm = np.arange(n) > 0
+    return Scores(
+        state=np.array([0, 1, 2] * n, dtype=np.int8)[:n],
+        seq=np.arange(1, n + 1, dtype=np.int64),
+        log_ratio=np.where(warm, 0.1 + np.arange(n) / 3, np.nan),
+        divergence=np.where(warm, 1e-7, np.nan),
+        evidence=np.where(warm, 1234567.875, 0.0),
+        transitions=[],
+    )
+
+
+def transition_of(kind: str = "raised") -> Transition:
+    return Transition(
+        row=5 if kind == "raised" else -1,
+        slot=0,
+        kind=kind,
+        reason="temp" if kind == "raised" else "forgotten",
+        seq=1042,
+        evidence=1_048_576.25,
+        threshold=1_000_000.0,
+        change_seq=1001,
+        change_time=1_760_000_000_000,
+        direction="up",
+        features=(("temp", 0.75), ("flow", 0.25)),
+        guarantee="exact_if_iid",
+        guarantee_reason="samples of a key are independent and alike until the change",
+    )
+
+
+def example_messages() -> dict[str, Messages]:
+    """One message of each kind, by the name of its example."""
+    encoder = encoder_of()
+    keys = [b"pump-7", b"pump-7", b"\x00\xff"]
+    (estimates,) = encoder.estimates(INPUT, samples_of(keys), scores_of(3))
+    names = ("estimate_warming", "estimate", "estimate_binary_key")
+    found = {name: row_of(estimates, i) for i, name in enumerate(names)}
+    found["alarm_raised"] = encoder.alarm(INPUT, b"pump-7", 1041, 1_760_000_041_000, transition_of(), NOW_MS)
+    found["alarm_forgotten"] = encoder.alarm(INPUT, b"\x00\xff", 1050, -1, transition_of("cleared"), NOW_MS)
+    batch = make_batch([b'{"values":{"temp":"21.5"}}'], first=1060)
+    batch.headers[0] = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
+    rejects = Rejects([0], ["not_a_number"], ["values.temp: expected a number, found text '21.5'"])
+    (found["dead_letter"],) = encoder.dead_letters(batch, rejects)
+    return found
+
+
+def row_of(messages: Messages, row: int) -> Messages:
+    part = slice(row, row + 1)
+    return Messages(
+        messages.partition,
+        messages.keys[part],
+        messages.values[part],
+        messages.timestamps[part],
+        messages.headers[part],
+    )
+
+
+def example_text(name: str, messages: Messages) -> bytes:
+    """What the example file holds: the payload, or for a dead letter the whole record."""
+    value = messages.values[0]
+    assert value is not None
+    if name != "dead_letter":
+        return value + b"\n"
+    record = {
+        "key": (messages.keys[0] or b"").decode(),
+        "value": value.decode(),
+        "timestamp": messages.timestamps[0],
+        "headers": [{"name": header, "value": content.decode()} for header, content in messages.headers[0]],
+    }
+    return json.dumps(record, indent=2).encode() + b"\n"
+
+
+def write_examples() -> None:
+    """Write the examples anew, after a deliberate change of the contract."""
+    for name, messages in example_messages().items():
+        (EXAMPLES / f"{name}.json").write_bytes(example_text(name, messages))

@@ -1,0 +1,243 @@
+"""Estimates and alarms: held to the schemas and to golden payloads, in order, each under an id of its own."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from codec_outputs import (
+    EXAMPLES,
+    INPUT,
+    NOW_MS,
+    SCHEMAS,
+    encoder_of,
+    example_messages,
+    example_text,
+    samples_of,
+    scores_of,
+    transition_of,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from kstream_worker.codec.identity import ORDINALS, Identity
+from kstream_worker.codec.partitions import murmur2, output_partition, partition_of
+from kstream_worker.codec.payloads import Alarm, Estimate
+from kstream_worker.records import TopicPartition
+
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.json"))
+
+
+@cache
+def validator(kind: str) -> Draft202012Validator:
+    schema = json.loads((SCHEMAS / f"{kind}.schema.json").read_text(encoding="utf-8"))
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+def payload(value: bytes | None) -> dict[str, Any]:
+    assert value is not None
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    decoded: dict[str, Any] = json.loads(value, parse_constant=refuse)
+    return decoded
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fixed_inputs_give_the_golden_bytes(name: str) -> None:
+    assert example_text(name, example_messages()[name]) == (EXAMPLES / f"{name}.json").read_bytes()
+
+
+def test_every_kind_of_output_has_an_example() -> None:
+    assert set(NAMES) == set(example_messages())
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "dead_letter"])
+def test_examples_follow_their_schema(name: str) -> None:
+    validator(name.partition("_")[0]).validate(json.loads((EXAMPLES / f"{name}.json").read_bytes()))
+
+
+@pytest.mark.parametrize(("kind", "struct"), [("estimate", Estimate), ("alarm", Alarm)])
+def test_schemas_know_exactly_the_fields_that_are_written(kind: str, struct: type[msgspec.Struct]) -> None:
+    schema = json.loads((SCHEMAS / f"{kind}.schema.json").read_text(encoding="utf-8"))
+    fields = {field.name for field in msgspec.structs.fields(struct)}
+    assert set(schema["properties"]) == fields
+    assert set(schema["required"]) == fields - {"key", "key_b64"}
+    assert all(field["description"] for field in schema["properties"].values())
+
+
+@pytest.mark.parametrize(("kind", "name"), [("estimate", "estimate"), ("alarm", "alarm_raised")])
+def test_schemas_refuse_what_is_not_in_the_contract(kind: str, name: str) -> None:
+    good = json.loads((EXAMPLES / f"{name}.json").read_bytes())
+    schema = validator(kind)
+    assert not schema.is_valid({**good, "extra": 1})
+    assert not schema.is_valid({**good, "key_b64": "AP8="})
+    assert not schema.is_valid({k: v for k, v in good.items() if k != "key"})
+    assert not schema.is_valid({k: v for k, v in good.items() if k != "offset"})
+    assert not schema.is_valid({**good, "id": good["id"].upper() + "0"})
+
+
+KEYS = st.one_of(st.binary(max_size=6), st.text(max_size=6).map(str.encode), st.just(b'"\n\\'))
+FLOATS = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(st.lists(st.tuples(KEYS, FLOATS, FLOATS, st.floats(0, allow_nan=False)), min_size=1, max_size=8))
+def test_estimates_read_back_as_what_was_scored(rows: list[tuple[bytes, float, float, float]]) -> None:
+    samples, scores = samples_of([row[0] for row in rows]), scores_of(len(rows))
+    scores.log_ratio = np.array([row[1] for row in rows])
+    scores.divergence = np.array([row[2] for row in rows])
+    scores.evidence = np.array([row[3] for row in rows])
+    (messages,) = encoder_of().estimates(INPUT, samples, scores)
+    assert (messages.partition, messages.keys) == (TopicPartition("drift-estimates", 2), samples.keys)
+    assert messages.timestamps == samples.times.tolist()
+    validator("estimate").validate(payload(messages.values[0]))
+    for i, (key, log_ratio, divergence, evidence) in enumerate(rows):
+        found = payload(messages.values[i])
+        assert (base64.b64decode(found["key_b64"]) if "key_b64" in found else found["key"].encode()) == key
+        assert found["log_ratio"] == (log_ratio if math.isfinite(log_ratio) else None)
+        assert found["divergence"] == (divergence if math.isfinite(divergence) else None)
+        assert found["evidence"] == min(evidence, 1.7976931348623157e308)
+        assert (found["offset"], found["seq"], found["event_time"]) == (1000 + i, i + 1, messages.timestamps[i])
+
+
+def test_many_estimates_keep_their_order() -> None:
+    n = 1_000
+    (messages,) = encoder_of().estimates(INPUT, samples_of([b"k\n%d" % i for i in range(n)]), scores_of(n))
+    assert [payload(value)["offset"] for value in messages.values] == list(range(1000, 1000 + n))
+    assert len(messages.keys) == len(messages.timestamps) == len(messages.headers) == n
+
+
+def test_every_nth_estimate_is_counted_by_key_and_the_first_is_published() -> None:
+    samples, scores = samples_of([b"k"] * 10), scores_of(10)
+    (messages,) = encoder_of(estimate_every=4).estimates(INPUT, samples, scores)
+    assert [payload(value)["seq"] for value in messages.values] == [1, 4, 8]
+    assert len(messages) == len(messages.keys) == 3
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_rows_choose_what_is_published(every: int) -> None:
+    samples, scores = samples_of([b"k%d" % i for i in range(6)]), scores_of(6)
+    encoder = encoder_of(estimate_every=every)
+    (some,) = encoder.estimates(INPUT, samples, scores, slice(2, None))
+    (same,) = encoder.estimates(INPUT, samples, scores, np.arange(2, 6))
+    assert some == same
+    assert some.keys == [b"k2", b"k3", b"k4", b"k5"][every - 1 :: every]
+    assert encoder.estimates(INPUT, samples, scores, slice(0, 0)) == []
+
+
+def test_estimates_do_not_depend_on_the_cut_or_on_binary_neighbours() -> None:
+    keys = [b"a", b"\xff", b"b", b"c"]
+    samples, scores = samples_of(keys), scores_of(4)
+    encoder = encoder_of()
+    (whole,) = encoder.estimates(INPUT, samples, scores)
+    single = [encoder.estimates(INPUT, samples, scores, slice(i, i + 1))[0].values[0] for i in range(4)]
+    assert whole.values == single
+
+
+def test_other_partition_counts_follow_the_key() -> None:
+    keys = [b"foobar", b"21", b"foobar", b"\xff"]
+    placed = encoder_of(partitions=3).estimates(INPUT, samples_of(keys), scores_of(4))
+    assert sum(map(len, placed)) == 4
+    for messages in placed:
+        assert {partition_of(key, 3) for key in messages.keys if key is not None} == {messages.partition.partition}
+        offsets = [payload(value)["offset"] for value in messages.values]
+        assert offsets == sorted(offsets)
+    alarm = encoder_of(partitions=3).alarm(INPUT, b"foobar", 7, 8, transition_of(), NOW_MS)
+    assert alarm.partition == TopicPartition("drift-alarms", partition_of(b"foobar", 3))
+
+
+def test_an_alarm_says_how_far_it_lags() -> None:
+    message = encoder_of().alarm(INPUT, b"pump-7", 1041, 1_760_000_041_000, transition_of(), NOW_MS)
+    found = payload(message.values[0])
+    assert found["lag_s"] == 0.5
+    assert found["features"] == [{"name": "temp", "weight": 0.75}, {"name": "flow", "weight": 0.25}]
+    assert (message.keys, message.timestamps) == ([b"pump-7"], [1_760_000_041_000])
+
+
+def test_a_key_may_clear_and_raise_at_one_record() -> None:
+    encoder = encoder_of()
+    ids = {
+        payload(encoder.alarm(INPUT, b"k", 5, 6, transition_of(kind), NOW_MS).values[0])["id"]
+        for kind in ("raised", "cleared")
+    }
+    assert len(ids) == 2
+
+
+def test_an_id_does_not_depend_on_the_wall_clock() -> None:
+    first, second = (encoder_of().alarm(INPUT, b"k", 5, 6, transition_of(), now) for now in (7, 8))
+    assert payload(first.values[0])["id"] == payload(second.values[0])["id"]
+
+
+# ---- ids
+
+OFFSETS = st.integers(0, 2**61 - 1)
+
+
+@given(st.lists(OFFSETS, unique=True, max_size=50))
+def test_ids_of_one_partition_never_collide(offsets: list[int]) -> None:
+    identity = Identity("app", 1, "estimate", INPUT)
+    column = np.array(offsets, dtype=np.int64)
+    ids = [text for ordinal in range(ORDINALS) for text in identity.ids(column, ordinal)]
+    assert len(set(ids)) == len(ids) == ORDINALS * len(offsets)
+    assert all(len(text) == 32 for text in ids)
+
+
+def test_ids_differ_by_everything_that_identifies_an_output() -> None:
+    column = np.arange(100)
+    kinds = [
+        Identity("app", 1, "estimate", TopicPartition("t", 1)),
+        Identity("ap", 1, "estimate", TopicPartition("t", 1)),
+        Identity("app", 2, "estimate", TopicPartition("t", 1)),
+        Identity("app", 1, "alarm", TopicPartition("t", 1)),
+        Identity("app", 1, "estimate", TopicPartition("t1", 1)),
+        Identity("app", 1, "estimate", TopicPartition("t", 11)),
+    ]
+    assert len({text for identity in kinds for text in identity.ids(column)}) == 600
+
+
+def test_ids_are_fixed_for_ever() -> None:
+    assert Identity("drift", 1, "estimate", INPUT).ids(np.array([0, 2**61 - 1])) == [
+        "b6f85812673a7dabb0e43c64d31c60fe",
+        "b6f85812673a7dab8ba573225b2e50d7",
+    ]
+
+
+# ---- partitions
+
+
+@pytest.mark.parametrize(
+    ("key", "signed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_is_that_of_the_java_client(key: bytes, signed: int) -> None:
+    assert murmur2(key) == signed % 2**32
+
+
+@given(st.binary(max_size=40))
+def test_murmur2_agrees_with_the_client(key: bytes) -> None:
+    from kafka.partitioner.default import murmur2 as reference
+
+    assert murmur2(key) == reference(key) & 0xFFFFFFFF
+
+
+@given(st.binary(max_size=20), st.integers(0, 11), st.integers(1, 9))
+def test_output_partitions_exist(key: bytes, number: int, count: int) -> None:
+    assert output_partition(key, number, 12, 12) == number
+    assert 0 <= output_partition(key, number, 12, count) < count
+    assert output_partition(None, number, 12, count) == number % count

@@ -1,0 +1,381 @@
+"""The detector for explicit pairs: what it finds, what it says of it, and what it does afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kstream_worker.detectors import battery
+from kstream_worker.detectors.pairs import PairBank
+from kstream_worker.detectors.pairs_state import bet_weights, column_weights, make_plan
+from kstream_worker.numerics.jit import jit
+from kstream_worker.records import Scores, Transition
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "det_pair_battery.json").read_text())
+Matrix = NDArray[np.float64]
+
+SECOND = 1000  # milliseconds between pairs
+ORIGIN = 1_700_000_000_000
+CHANGE = 1000
+
+
+def normal_pairs(n: int, dims: int = 2, seed: int = 0) -> tuple[Matrix, Matrix]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, dims)), rng.normal(size=(n, dims))
+
+
+def run(bank: PairBank, x: Matrix, y: Matrix, slot: int | None = None, first: int = 0) -> Scores:
+    slot = bank.allocate(b"key") if slot is None else slot
+    times = ORIGIN + SECOND * (first + np.arange(len(x)))
+    return bank.update(np.full(len(x), slot), x, y, times)
+
+
+def raised(scores: Scores) -> list[Transition]:
+    return [t for t in scores.transitions if t.kind == "raised"]
+
+
+@jit
+def walk_battery(
+    x: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    fixed: int,
+    columns: int,
+    out: np.ndarray,
+    payoff: np.ndarray,
+    statistic: np.ndarray,
+    evidence: np.ndarray,
+) -> None:
+    """The battery alone, through the kernels of the bank; `out` and `statistic` are float64[n, .]."""
+    n, dims = x.shape
+    squares = np.zeros(columns)
+    sx = np.zeros(columns)
+    sy = np.zeros(columns)
+    powers = np.zeros(columns, dtype=np.int64)
+    current = np.zeros(statistic.shape[1])
+    weight = 0.0
+    for t in range(n):
+        battery.fixed_scores(x[t], dims, True, sx)
+        battery.fixed_scores(y[t], dims, True, sy)
+        for k in range(columns):
+            out[t, k] = sy[k] - sx[k]
+        battery.payoffs(out[t], squares, weight, columns, payoff[t], powers)
+        battery.remember(out[t], squares, columns)
+        weight = battery.next_weight(weight)
+        evidence[t] = battery.bet(current, payoff[t], weights, fixed, columns)
+        statistic[t] = current
+
+
+def battery_of(x: Matrix, y: Matrix) -> dict[str, Matrix]:
+    plan = make_plan(x.shape[1], 4, 8)
+    n = len(x)
+    weights = bet_weights(plan)
+    weights[plan.fixed :] = 0.0  # the golden battery leaves the learned half out
+    difference, payoff = np.zeros((n, plan.columns)), np.zeros((n, plan.columns))
+    statistic, evidence = np.zeros((n, plan.bets)), np.zeros(n)
+    walk_battery(x, y, weights, plan.fixed, plan.columns, difference, payoff, statistic, evidence)
+    stakes = len(battery.STAKES)
+    plus = statistic[:, : stakes * plan.columns].reshape(n, stakes, plan.columns)[:, :, : plan.scores]
+    minus = statistic[:, stakes * plan.columns :].reshape(n, stakes, plan.fixed)[:, :, : plan.scores]
+    return {
+        "D": difference[:, : plan.scores],
+        "b": payoff[:, : plan.scores],
+        "R": np.concatenate([plus, minus], axis=1),
+        "battery": evidence,
+    }
+
+
+def test_battery_agrees_with_the_reference_vector() -> None:
+    """Variant `corrected`: the mean squares are divided by the sum of their weights."""
+    given, expected = GOLDEN["input"], GOLDEN["expected"]
+    corrected, rtol = expected["corrected"], GOLDEN["rtol"]
+    got = battery_of(np.array(given["x"]), np.array(given["x_prime"]))
+    rows = given["rows_R"]
+
+    def close(a: Any, b: Any) -> bool:
+        a, b = np.asarray(a), np.asarray(b)
+        return bool(np.max(np.abs(a - b)) <= rtol * max(1.0, float(np.max(np.abs(b)))))
+
+    assert close(got["D"], expected["D"])
+    assert close(got["b"][given["rows_rms_b"]], corrected["b"])
+    assert close(got["R"].mean(axis=1)[rows], corrected["column_mean_R"])
+    assert close(got["battery"][rows], corrected["battery"])
+    assert close(got["R"][-1].T, corrected["R_final"])
+
+
+def test_payoffs_are_exactly_antisymmetric() -> None:
+    x, y = normal_pairs(300, 3)
+    forth, back = battery_of(x, y), battery_of(y, x)
+    assert np.array_equal(forth["b"], -back["b"])
+    half = len(battery.STAKES)
+    assert np.array_equal(forth["R"][:, :half], back["R"][:, half:])
+
+
+@pytest.mark.parametrize("dims", [1, 2, 10, 11, 20])
+def test_weights_sum_to_one(dims: int) -> None:
+    weights = column_weights(make_plan(dims, 48, 200))
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights[: dims + 1].sum() == pytest.approx(0.25 if dims <= 10 else 0.5)
+
+
+def shifted(y: Matrix, by: float, feature: int = 0) -> Matrix:
+    y = y.copy()
+    y[CHANGE:, feature] += by
+    return y
+
+
+@pytest.mark.parametrize(("by", "direction"), [(1.0, "up"), (-1.0, "down"), (10.0, "up"), (-10.0, "down")])
+def test_a_shift_is_found_named_and_dated(by: float, direction: str) -> None:
+    x, y = normal_pairs(1400, 3)
+    bank = PairBank(3, arl=1e5, feature_names=("a", "b", "c"))
+    alarm = raised(run(bank, x, shifted(y, by, 1)))[0]
+    assert CHANGE < alarm.seq < CHANGE + 120
+    assert alarm.reason in {"b", "learned"}
+    assert alarm.direction == direction
+    assert alarm.features[0][0] == "b"
+    assert sum(weight for _, weight in alarm.features) == pytest.approx(1.0)
+    assert {name for name, _ in alarm.features} == {"a", "b", "c"}
+    assert abs(alarm.change_seq - (CHANGE + 1)) <= 25
+    assert alarm.change_time == ORIGIN + SECOND * (alarm.change_seq - 1)
+    assert alarm.evidence >= alarm.threshold == 1e5
+    assert alarm.guarantee == "exact_if_iid"
+    assert "swapped" in alarm.guarantee_reason
+
+
+def test_a_change_of_variance_is_found() -> None:
+    x, y = normal_pairs(1600, 2)
+    y[CHANGE:] *= 2.0
+    alarm = raised(run(PairBank(2, arl=1e5), x, y))[0]
+    assert CHANGE < alarm.seq < CHANGE + 200
+    assert alarm.reason in {"radius", "learned", "f0*f0", "f1*f1"}
+    assert abs(alarm.change_seq - CHANGE) <= 40
+
+
+def test_a_change_of_correlation_is_found_and_names_both_features() -> None:
+    x, y = normal_pairs(1600, 3)
+    y[CHANGE:, 2] = 0.8 * y[CHANGE:, 0] + 0.6 * y[CHANGE:, 2]
+    alarm = raised(run(PairBank(3, arl=1e5), x, y))[0]
+    assert CHANGE < alarm.seq < CHANGE + 300
+    assert {name for name, _ in alarm.features[:2]} == {"f0", "f2"}
+
+
+def test_common_drift_of_both_sides_is_no_change() -> None:
+    x, y = normal_pairs(3000, 2)
+    drift = np.linspace(0.0, 5.0, 3000)[:, None]
+    assert not run(PairBank(2, arl=1e5), x + drift, y + drift).transitions
+
+
+def test_a_constant_feature_that_moves_is_found() -> None:
+    x, y = normal_pairs(1200, 2)
+    x[:, 1] = y[:, 1] = 20.0
+    y[CHANGE:, 1] = 20.01
+    alarm = raised(run(PairBank(2, arl=1e5), x, y))[0]
+    assert CHANGE < alarm.seq < CHANGE + 60
+    assert alarm.features[0][0] == "f1"
+    assert alarm.direction == "up"
+
+
+def test_all_constant_pairs_raise_nothing() -> None:
+    same = np.full((600, 2), 3.0)
+    scores = run(PairBank(2, arl=100.0), same, same)
+    assert not [t for t in scores.transitions if t.kind == "raised" and t.seq < 290]
+    assert np.all(scores.log_ratio[200:290] == pytest.approx(0.0, abs=1e-6))
+
+
+def test_rebase_warms_up_again_and_clears() -> None:
+    """The reference side follows the step after the alarm: one alarm, one clearing, nothing more."""
+    x, y = normal_pairs(3000, 2)
+    y = shifted(y, 2.0)
+    bank = PairBank(2, arl=1e5)
+    slot = bank.allocate(b"key")
+    first = run(bank, x, y, slot)
+    alarm = raised(first)[0]
+    bank.free(slot)
+    slot = bank.allocate(b"key")
+    x[alarm.seq :, 0] += 2.0
+    scores = run(bank, x, y, slot)
+    assert [t.kind for t in scores.transitions] == ["raised", "cleared"]
+    cleared = scores.transitions[1]
+    assert cleared.reason == "rearmed"
+    assert cleared.seq == alarm.seq + 200
+    assert not bank.raised(slot)
+    assert scores.state[alarm.row] == 1
+    assert np.all(scores.state[alarm.row + 1 : alarm.row + 201] == 0)
+    assert np.all(scores.state[alarm.row + 201 :] == 1)
+    assert np.isnan(scores.log_ratio[alarm.row + 1 : alarm.row + 201]).all()
+
+
+def test_a_lasting_difference_is_reported_after_each_rearming() -> None:
+    x, y = normal_pairs(3000, 2)
+    scores = run(PairBank(2, arl=1e5), x, shifted(y, 2.0))
+    kinds = [t.kind for t in scores.transitions]
+    assert kinds[:4] == ["raised", "cleared", "raised", "cleared"]
+    assert len(raised(scores)) <= 2000 / 200
+
+
+@pytest.mark.parametrize("on_alarm", ["rebase", "hold"])
+def test_dead_time_in_event_time(on_alarm: str) -> None:
+    x, y = normal_pairs(2200, 2)
+    bank = PairBank(2, arl=1e5, on_alarm=on_alarm, dead_time_ms=500 * SECOND)
+    slot = bank.allocate(b"key")
+    scores = run(bank, x, shifted(y, 2.0), slot)
+    alarm, cleared, again = scores.transitions[:3]
+    assert (alarm.kind, cleared.kind, again.kind) == ("raised", "cleared", "raised")
+    assert cleared.seq == alarm.seq + 500
+    assert cleared.change_time == ORIGIN + SECOND * (cleared.seq - 1)
+    assert again.seq > cleared.seq
+    held = slice(alarm.row + (201 if on_alarm == "rebase" else 1), cleared.row)
+    assert np.all(scores.state[held] == 2)
+    assert np.all(scores.evidence[held] == 0.0)
+    assert np.isfinite(scores.log_ratio[held]).all()
+    assert scores.state[cleared.row] == 1
+
+
+def test_hold_keeps_what_was_learned_and_calls_the_guarantee_approximate() -> None:
+    x, y = normal_pairs(2000, 2)
+    y = shifted(y, 1.0)
+    held = run(PairBank(2, arl=1e5, on_alarm="hold", dead_time_ms=100 * SECOND), x, y)
+    assert [t.guarantee for t in held.transitions[:3]] == ["exact_if_iid", "approximate", "approximate"]
+    assert not (held.state[200:] == 0).any()
+    first, _, second = held.transitions[:3]
+    assert second.seq - (first.seq + 100) < first.seq - CHANGE  # it need not learn again
+
+
+def test_forget_owes_a_clearing_while_the_alarm_is_up() -> None:
+    x, y = normal_pairs(1100, 2)
+    bank = PairBank(2, arl=1e5)
+    slot = bank.allocate(b"key")
+    assert bank.forget(slot) is None
+    run(bank, x, shifted(y, 3.0), slot)
+    assert bank.raised(slot)
+    owed = bank.forget(slot)
+    assert owed is not None
+    assert (owed.row, owed.kind, owed.reason, owed.slot, owed.seq) == (-1, "cleared", "forgotten", slot, 1100)
+    assert owed.change_time == ORIGIN + SECOND * 1099
+    assert bank.raised(slot)
+    bank.free(slot)
+    slot = bank.allocate(b"key")
+    assert not bank.raised(slot)
+
+
+def test_results_do_not_depend_on_the_cut() -> None:
+    x, y = normal_pairs(2500, 2)
+    y = shifted(y, 2.0)
+    whole_bank, cut_bank = (PairBank(2, arl=1e4, dead_time_ms=300 * SECOND) for _ in range(2))
+    whole = run(whole_bank, x, y)
+    slot = cut_bank.allocate(b"key")
+    parts, start = [], 0
+    for size in (1, 199, 1, 800, 7, 13, 29, 50, 1, 1, 150, 300, 948):
+        parts.append((start, run(cut_bank, x[start : start + size], y[start : start + size], slot, start)))
+        start += size
+    assert start == 2500
+    for name in ("state", "seq", "log_ratio", "divergence", "evidence"):
+        joined = np.concatenate([getattr(part, name) for _, part in parts])
+        assert joined.tobytes() == getattr(whole, name).tobytes(), name
+    moved = [(t.row + at, t.kind, t.evidence, t.features) for at, part in parts for t in part.transitions]
+    assert moved == [(t.row, t.kind, t.evidence, t.features) for t in whole.transitions]
+    assert len(moved) > 2
+    assert cut_bank.snapshot(slot) == whole_bank.snapshot(0 if slot == 0 else slot)
+
+
+def test_the_ratio_rises_where_the_live_side_is_denser() -> None:
+    x, y = normal_pairs(4000, 1)
+    y += 1.0
+    bank = PairBank(1, arl=1e300)
+    scores = run(bank, x, y)
+    late = slice(2000, None)
+    truth = np.exp(y[late, 0] - 0.5)  # q / p of N(1, 1) and N(0, 1)
+    relative = np.log(truth / (0.9 + 0.1 * truth))
+    assert np.corrcoef(scores.log_ratio[late], relative)[0, 1] > 0.9
+    assert np.mean(np.abs(scores.log_ratio[late] - relative)) < 0.3
+    assert 0.15 < scores.divergence[late].mean() < 0.6
+
+
+def test_extreme_finite_input_stays_finite() -> None:
+    x, y = normal_pairs(1500, 2)
+    rng = np.random.default_rng(1)
+    wild = np.array([1e300, -1e300, 1.7e308, -1.7e308, 5e-324, 0.0])
+    for side in (x, y):
+        rows = rng.integers(0, 1500, 300)
+        side[rows, rng.integers(0, 2, 300)] = rng.choice(wild, 300)
+    for bank in (PairBank(2, arl=1e200), PairBank(2, arl=1e200, warmup=8)):
+        scores = run(bank, x, y)
+        armed = scores.state == 1
+        assert np.isfinite(scores.evidence).all()
+        assert np.isfinite(scores.log_ratio[armed]).all()
+        assert np.isfinite(scores.divergence[armed]).all()
+
+
+def test_few_false_alarms_at_a_tiny_run_length() -> None:
+    """At a stated 500 pairs, 40 keys of 1,000 armed pairs may raise 80 alarms in the mean, 125 with luck against it."""
+    rng = np.random.default_rng(5)
+    bank = PairBank(2, arl=500.0, capacity=40)
+    slots = np.array([bank.allocate(b"%d" % k) for k in range(40)])
+    n = 1200
+    x, y = rng.standard_t(2, size=(2, 40 * n, 2))
+    scores = bank.update(np.tile(slots, n), x, y, np.repeat(np.arange(n), 40))
+    armed = int((scores.state == 1).sum())
+    expected = armed / 500.0
+    assert 0 < len(raised(scores)) <= expected + 5.0 * np.sqrt(expected)
+
+
+def test_a_short_series_with_a_small_warmup() -> None:
+    x, y = normal_pairs(90, 1, seed=3)
+    y[50:] += 4.0
+    alarm = raised(run(PairBank(1, arl=1000.0, warmup=20), x, y))[0]
+    assert 50 < alarm.seq < 90
+    assert abs(alarm.change_seq - 51) <= 5
+
+
+def test_refused_input_changes_nothing() -> None:
+    x, y = normal_pairs(300, 2)
+    bank = PairBank(2)
+    slot = bank.allocate(b"key")
+    run(bank, x, y, slot)
+    before = bank.snapshot(slot)
+    bad = y.copy()
+    bad[299, 1] = np.nan
+    with pytest.raises(ValueError, match=r"y\[299, 1\] is nan"):
+        run(bank, x, bad, slot)
+    with pytest.raises(ValueError, match="x is missing"):
+        bank.update(np.array([slot]), None, y[:1], np.array([0]))
+    assert bank.snapshot(slot) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dims": 0}, "dims is 0"),
+        ({"arl": 1.0}, "arl is 1.0"),
+        ({"arl": float("inf")}, "arl is inf"),
+        ({"warmup": 7}, "warmup is 7"),
+        ({"alpha": 0.0}, "alpha is 0.0"),
+        ({"atoms": 0}, "atoms is 0"),
+        ({"on_alarm": "reset"}, "on_alarm is 'reset'"),
+        ({"dead_time_ms": -1}, "dead_time_ms is -1"),
+        ({"feature_names": ("a",)}, "1 names for 2 dimensions"),
+        ({"feature_names": ("a", "a")}, "holds a name twice"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PairBank(**{"dims": 2, **arguments})
+
+
+def test_a_snapshot_fits_another_run_length_but_no_other_warmup() -> None:
+    x, y = normal_pairs(400, 2)
+    bank = PairBank(2, arl=1e5)
+    slot = bank.allocate(b"key")
+    run(bank, x, y, slot)
+    snapshot = bank.snapshot(slot)
+    other = PairBank(2, arl=1e6)
+    other.restore(other.allocate(b"key"), snapshot)
+    third = PairBank(2, arl=1e5, warmup=100)
+    slot = third.allocate(b"key")
+    with pytest.raises(ValueError, match="configuration"):
+        third.restore(slot, snapshot)
