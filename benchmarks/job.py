@@ -17,6 +17,10 @@ import numpy as np
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
+from kstream_worker import records
+from kstream_worker.bus.kafka_python import KafkaSettings
+from kstream_worker.bus.kafka_python.reader import KafkaReader
+
 EPOCH_MS = 1_760_000_000_000
 KINDS = ("shift", "variance", "correlation")
 
@@ -174,26 +178,29 @@ def wait_until_done(
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> list[tuple[int, int, bytes, bytes]]:
     """(partition, offset, key, value) of all committed records."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap,
-        isolation_level="read_committed",
-        enable_auto_commit=False,
-        max_poll_records=20_000,
-        max_partition_fetch_bytes=1 << 23,
-    )
     tps = [TopicPartition(topic, p) for p in range(partitions)]
-    consumer.assign(tps)
-    consumer.seek_to_beginning(*tps)
-    ends = consumer.end_offsets(tps)
+    ends = _high_watermarks(bootstrap, tps)  # not the stable ends: markers of the last commit may still be on their way
+    reader = KafkaReader(KafkaSettings([bootstrap]))
+    reader.assign(dict.fromkeys([records.TopicPartition(topic, p) for p in range(partitions)], 0))
     out: list[tuple[int, int, bytes, bytes]] = []
     deadline = time.monotonic() + 120.0
-    while any(consumer.position(tp) < ends[tp] for tp in tps):
+    while any(reader.position(records.TopicPartition(*tp)) < end for tp, end in ends.items()):
         if time.monotonic() > deadline:
             raise RuntimeError(f"{topic}: could not be read to its end")
-        for records in consumer.poll(200).values():
-            out += [(r.partition, r.offset, r.key, r.value) for r in records]
-    consumer.close()
+        for batch in reader.poll(0.5):
+            p = batch.partition.partition
+            out += [(p, o, k or b"", v or b"") for o, k, v in zip(batch.offsets, batch.keys, batch.values, strict=True)]
+    reader.close()
     return out
+
+
+def _high_watermarks(bootstrap: str, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+    try:
+        ends: dict[TopicPartition, int] = consumer.end_offsets(tps)
+        return ends
+    finally:
+        consumer.close()
 
 
 @dataclass

@@ -1,16 +1,18 @@
 """The explicit-pairs detector written down plainly: dense matrices, one key, no tricks. The yardstick of `arl_pairs`.
 
-It shares nothing with `kstream_worker.detectors` or `.models`; where the description leaves something open (which points
-give scale and atoms, where the ridge is put back) it makes the same choice, in other arithmetic.
+It shares nothing with `kstream_worker.detectors` or `.models`; where the description leaves something open (which
+points give scale and atoms, where the ridge is put back) it makes the same choice, in other arithmetic.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from kstream_worker.numerics.jit import jit
 
 FloatMatrix = NDArray[np.float64]
 
@@ -67,8 +69,8 @@ def whitener(atoms: FloatMatrix, width: float) -> FloatMatrix:
     return out
 
 
-@numba.njit(cache=False)
-def _features(z, atoms, white, width, out):
+@jit
+def _features(z: np.ndarray, atoms: np.ndarray, white: np.ndarray, width: float, out: np.ndarray) -> None:
     n, d = atoms.shape
     k = np.empty(n)
     for i in range(n):
@@ -83,16 +85,16 @@ def _features(z, atoms, white, width, out):
         out[i] = total
 
 
-@numba.njit(cache=False)
-def _dot(a, b):
+@jit
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
     total = 0.0
     for i in range(a.size):
         total += a[i] * b[i]
     return total
 
 
-@numba.njit(cache=False)
-def _observe(P, v, weight):
+@jit
+def _observe(P: np.ndarray, v: np.ndarray, weight: float) -> None:
     """P <- (P^-1 + weight v v')^-1."""
     n = v.size
     g = np.zeros(n)
@@ -105,8 +107,33 @@ def _observe(P, v, weight):
             P[i, j] -= factor * g[i] * g[j]
 
 
-@numba.njit(cache=False)
-def _scores(z, products):
+@jit
+def _least_squares(
+    w: np.ndarray, P: np.ndarray, p: np.ndarray, q: np.ndarray, fx: float, fy: float, step: int, alpha: float
+) -> None:
+    """One step with forgetting; every eighth step puts back in one coordinate what forgetting took from the ridge."""
+    m = w.size
+    for i in range(m):
+        for j in range(m):
+            P[i, j] /= GAMMA
+    _observe(P, p, 1 - alpha)
+    _observe(P, q, alpha)
+    target = (1 - alpha * fy) * q - (1 - alpha) * fx * p
+    for i in range(m):
+        w[i] += _dot(P[i], target)
+    if step % 8 == 0:
+        j = (step // 8 - 1) % m
+        unit = np.zeros(m)
+        unit[j] = 1.0
+        added = RIDGE * (1 - GAMMA ** (8 * m))
+        _observe(P, unit, added)
+        former = w[j]
+        for i in range(m):
+            w[i] -= added * former * P[i, j]
+
+
+@jit
+def _scores(z: np.ndarray, products: bool) -> np.ndarray:
     d = z.size
     out = np.zeros(d + 1 + (d * (d + 1) // 2 if products else 0))
     out[:d] = z
@@ -120,47 +147,49 @@ def _scores(z, products):
     return out
 
 
-@numba.njit(cache=False)
-def _watch(X, Y, atoms, whites, widths, arl, alpha, products, weights):
-    """Index of the first pair at which R >= arl, -1 if none. X, Y scaled and clipped."""
-    m, d = atoms.shape
-    w = np.zeros((3, m))
-    P = np.eye(m) / RIDGE
-    fixed = d + 1 + (d * (d + 1) // 2 if products else 0)
-    columns = fixed + 3
-    square = np.zeros(columns)
-    norm = 0.0
-    R = np.zeros((columns, 10))
+@jit
+def _watch(
+    X: np.ndarray,
+    Y: np.ndarray,
+    arl: float,
+    alpha: float,
+    products: bool,
+    weights: np.ndarray,
+    atoms: np.ndarray,
+    whites: np.ndarray,
+    widths: np.ndarray,
+    w: np.ndarray,
+    P: np.ndarray,
+    square: np.ndarray,
+    R: np.ndarray,
+    count: np.ndarray,
+    norm: np.ndarray,
+) -> int:
+    """Index of the first pair at which R >= arl, -1 if none. X, Y scaled and clipped; what follows widths changes."""
+    m = atoms.shape[0]
+    columns = square.size
+    fixed = columns - 3
     p = np.empty(m)
     q = np.empty(m)
     D = np.zeros(columns)
-    for t in range(X.shape[0]):
-        D[:fixed] = _scores(Y[t], products) - _scores(X[t], products)
+    for i in range(X.shape[0]):
+        D[:fixed] = _scores(Y[i], products) - _scores(X[i], products)
+        count[0] += 1
         for e in range(3):
-            _features(X[t], atoms, whites[e], widths[e], p)
-            _features(Y[t], atoms, whites[e], widths[e], q)
+            _features(X[i], atoms, whites[e], widths[e], p)
+            _features(Y[i], atoms, whites[e], widths[e], q)
             fx = 1.0 + _dot(w[e], p)
             fy = 1.0 + _dot(w[e], q)
             D[fixed + e] = fy - fx
             if e < 2:
                 w[e] = (1 - ETA[e] * LAM[e]) * w[e] - ETA[e] * (1 - alpha) * fx * p + ETA[e] * (1 - alpha * fy) * q
             else:
-                P /= GAMMA
-                _observe(P, p, 1 - alpha)
-                _observe(P, q, alpha)
-                if t % 8 == 0:  # put back in one coordinate what forgetting took from the ridge
-                    unit = np.zeros(m)
-                    unit[(t // 8) % m] = 1.0
-                    _observe(P, unit, RIDGE * (1 - GAMMA ** (8 * m)))
-                    w[e] -= (RIDGE * (1 - GAMMA ** (8 * m))) * w[e][(t // 8) % m] * P[:, (t // 8) % m]
-                step = (1 - alpha * fy) * q - (1 - alpha) * fx * p
-                for i in range(m):
-                    w[e, i] += _dot(P[i], step)
+                _least_squares(w[e], P, p, q, fx, fy, count[0], alpha)
         value = 0.0
         for k in range(columns):
             b = 0.0
-            if norm > 0 and square[k] > 0:
-                b = math.tanh(D[k] / math.sqrt(square[k] / norm))
+            if norm[0] > 0 and square[k] > 0:
+                b = math.tanh(D[k] / math.sqrt(square[k] / norm[0]))
             square[k] = 0.99 * square[k] + 0.01 * D[k] ** 2
             total = 0.0
             for c in range(5):
@@ -168,9 +197,9 @@ def _watch(X, Y, atoms, whites, widths, arl, alpha, products, weights):
                 R[k, 5 + c] = (R[k, 5 + c] + 1) * (1 - STAKES[c] * b)
                 total += R[k, c] + (R[k, 5 + c] if k < fixed else 0.0)
             value += weights[k] * total / (10 if k < fixed else 5)
-        norm = 0.99 * norm + 0.01
+        norm[0] = 0.99 * norm[0] + 0.01
         if value >= arl:
-            return t
+            return i
     return -1
 
 
@@ -184,39 +213,61 @@ def column_weights(dims: int, products: bool) -> NDArray[np.float64]:
     return np.concatenate([*parts, np.full(3, 0.5 / 3)])
 
 
-def alarms(
-    x: FloatMatrix, y: FloatMatrix, *, arl: float, warmup: int = 200, alpha: float = 0.1, atoms: int | None = None
-) -> list[int]:
-    """Indices of the pairs that raise an alarm; after each one everything starts anew (`rebase`)."""
-    dims = x.shape[1]
-    products = dims <= 10
-    most = atoms if atoms is not None else (100 if dims >= 10 else 50)
-    found: list[int] = []
-    start = 0
-    while start + warmup < len(x):
-        first = np.concatenate([x[start : start + warmup], y[start : start + warmup]])
-        median, spread = scale_of(first)
-        scaled = np.clip((first - median) / spread, -6, 6)
+class Transcription:
+    """The detector of one key; `copy.deepcopy` gives a second one that goes on from the same state."""
+
+    def __init__(
+        self, dims: int, *, arl: float, warmup: int = 200, alpha: float = 0.1, atoms: int | None = None
+    ) -> None:
+        self._arl, self._warmup, self._alpha = arl, warmup, alpha
+        self._most = atoms if atoms is not None else (100 if dims >= 10 else 50)
+        self._products = dims <= 10
+        self._weights = column_weights(dims, self._products)
+        self._model: list[Any] = []
+        self._x, self._y = np.empty((0, dims)), np.empty((0, dims))
+
+    def feed(self, x: FloatMatrix, y: FloatMatrix, *, first: bool = False) -> list[int]:
+        """Rows of these pairs that raise an alarm; after each everything starts anew. With `first`, stop at one."""
+        found: list[int] = []
+        at = 0
+        while at < len(x):
+            if not self._model:
+                take = self._warmup - len(self._x)
+                self._x = np.concatenate([self._x, x[at : at + take]])
+                self._y = np.concatenate([self._y, y[at : at + take]])
+                at += take
+                if len(self._x) == self._warmup:
+                    self._fit()
+                continue
+            options = (self._arl, self._alpha, self._products, self._weights)
+            hit = int(_watch(self._scaled(x[at:]), self._scaled(y[at:]), *options, *self._model))
+            if hit < 0:
+                break
+            found.append(at + hit)
+            at += hit + 1
+            self._forget(x.shape[1])
+            if first:
+                break
+        return found
+
+    def _forget(self, dims: int) -> None:
+        self._model = []
+        self._x, self._y = np.empty((0, dims)), np.empty((0, dims))
+
+    def _scaled(self, z: FloatMatrix) -> FloatMatrix:
+        return np.clip((z - self._median) / self._spread, -6, 6)
+
+    def _fit(self) -> None:
+        first = np.concatenate([self._x, self._y])
+        self._median, self._spread = scale_of(first)
+        scaled = self._scaled(first)
         square = ((scaled[:, None, :] - scaled[None, :, :]) ** 2).sum(axis=2)[np.triu_indices(len(scaled), 1)]
-        distances = np.sqrt(square[square > 0])
-        middle = float(np.median(distances)) if len(distances) else 1.0
-        chosen = choose_atoms(scaled, 0.7 * middle, most)
+        middle = float(np.sqrt(np.median(square[square > 0]))) if (square > 0).any() else 1.0
+        chosen = choose_atoms(scaled, 0.7 * middle, self._most)
         widths = FACTORS * middle
         whites = np.stack([whitener(chosen, width) for width in widths])
-        rest = slice(start + warmup, len(x))
-        at = _watch(
-            np.clip((x[rest] - median) / spread, -6, 6),
-            np.clip((y[rest] - median) / spread, -6, 6),
-            chosen,
-            whites,
-            widths,
-            arl,
-            alpha,
-            products,
-            column_weights(dims, products),
-        )
-        if at < 0:
-            break
-        found.append(start + warmup + int(at))
-        start = found[-1] + 1
-    return found
+        m, columns = len(chosen), len(self._weights)
+        counts = np.zeros(1, dtype=np.int64)
+        learned = (np.zeros((3, m)), np.eye(m) / RIDGE)
+        bets = (np.zeros(columns), np.zeros((columns, 10)), counts, np.zeros(1))
+        self._model = [chosen, whites, widths, *learned, *bets]

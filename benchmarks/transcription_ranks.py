@@ -1,8 +1,7 @@
 """A plain transcription of the rank detector's rules: one key, dense arrays, float bags, straightforward loops.
 
 It shares the counter-based draws with the bank (so that both see the same coins on the same samples) and nothing else:
-scales, atoms, kernel, recursive least squares, ranks and bets are written out again from the text.
-
+scales, atoms, kernel, recursive least squares, ranks and bets are written out again.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ Matrix = NDArray[np.float64]
 
 
 @jit
-def first_alarm(raw: Matrix, stream: np.uint64, warmup: int, threshold: float) -> int:
+def first_alarm(  # noqa: PLR0912  (the rules in one place, in their order)
+    raw: Matrix, stream: np.uint64, warmup: int, threshold: float
+) -> int:
     """Index of the first sample at which a weighted column reaches the threshold; -1 if none does.
 
     Args:
@@ -33,17 +34,14 @@ def first_alarm(raw: Matrix, stream: np.uint64, warmup: int, threshold: float) -
     n, d = raw.shape
     half = warmup // 2
     z = _scaled(raw, half)
-    radius = np.empty(n)
-    for t in range(n):
-        radius[t] = np.sqrt((z[t] ** 2).sum())
     products = d * (d - 1) // 2 if 2 <= d <= 10 else 0
     fixed = d + (1 if d > 1 else 0) + products
     columns = fixed + d + 1
     weights = _weights(d, products, fixed, columns)
     R = np.zeros((columns, 14))
 
-    # bags hold indices of samples: the scores are taken from z when they are compared
-    V = np.empty(V_ROOM, dtype=np.int64)
+    V = np.empty((fixed, V_ROOM))  # all fixed scores of the samples in the bag
+    scores = np.empty(fixed)
     H = np.empty(H_ROOM, dtype=np.int64)
     T = np.empty(H_ROOM, dtype=np.int64)
     slow = np.empty((SLOW_ROOM, d))
@@ -52,7 +50,7 @@ def first_alarm(raw: Matrix, stream: np.uint64, warmup: int, threshold: float) -
         T[t] = t
         t_size += 1
     for t in range(half, warmup):
-        V[v_size] = t
+        _fixed_scores(z[t], products, V[:, v_size])
         H[h_size] = t
         v_size += 1
         h_size += 1
@@ -73,20 +71,14 @@ def first_alarm(raw: Matrix, stream: np.uint64, warmup: int, threshold: float) -
         since = t - warmup
         seq = t + 1
         u = uniform(stream, RANK, seq)
-        column = 0
-        for j in range(d):
-            _two_sided(R[column], _rank(z[V[:v_size], j], z[t, j], u), 1.0)
-            column += 1
-        if d > 1:
-            _two_sided(R[column], _rank(radius[V[:v_size]], radius[t], u), 1.0)
-            column += 1
-        if products > 0:
-            for i in range(d):
-                for j in range(i + 1, d):
-                    others = z[V[:v_size], i] * z[V[:v_size], j]
-                    _two_sided(R[column], _rank(others, z[t, i] * z[t, j], u), 1.0)
-                    column += 1
-        v_size = _join(V, v_size, V_ROOM, below(stream, REMOVE, seq, V_ROOM + 1), t)
+        _fixed_scores(z[t], products, scores)
+        for c in range(fixed):
+            _two_sided(R[c], _rank(V[c, :v_size], scores[c], u), 1.0)
+        coin = below(stream, REMOVE, seq, V_ROOM + 1)
+        at = v_size if v_size < V_ROOM else coin
+        if at < V_ROOM:
+            V[:, at] = scores
+        v_size = min(v_size + 1, V_ROOM)
 
         if since % 2 == 0:
             # T: the sample trains the estimate against a uniform draw from the references
@@ -105,15 +97,16 @@ def first_alarm(raw: Matrix, stream: np.uint64, warmup: int, threshold: float) -
             if h_count % 16 == 0:
                 w_rank = inverse.T @ w
                 for i in range(h_size):
-                    h_scores[i] = _kernel(z[H[i]], atoms, width) @ w_rank
+                    h_scores[i] = (_kernel(z[H[i]], atoms, width) * w_rank).sum()
             h_count += 1
-            score = _kernel(z[t], atoms, width) @ w_rank
+            score = (_kernel(z[t], atoms, width) * w_rank).sum()
             _one_sided(R[columns - 1], _rank(h_scores[:h_size], score, uniform(stream, RANK_LEARNED, seq)), 2.0)
             coin = below(stream, REMOVE_LEARNED, seq, H_ROOM + 1)
             at = h_size if h_size < H_ROOM else coin
-            h_size = _join(H, h_size, H_ROOM, coin, t)
             if at < H_ROOM:
+                H[at] = t
                 h_scores[at] = score
+            h_size = min(h_size + 1, H_ROOM)
 
         mean += z[t] / BLOCK
         if since % BLOCK == BLOCK - 1:
@@ -144,6 +137,22 @@ def _scaled(raw: Matrix, half: int) -> Matrix:
         for t in range(len(raw)):
             z[t, j] = min(max((raw[t, j] - q50) / scale, -6.0), 6.0)
     return z
+
+
+@inline
+def _fixed_scores(z: Matrix, products: int, out: Matrix) -> None:
+    d = len(z)
+    column = d
+    for j in range(d):
+        out[j] = z[j]
+    if d > 1:
+        out[column] = np.sqrt((z**2).sum())
+        column += 1
+    if products > 0:
+        for i in range(d):
+            for j in range(i + 1, d):
+                out[column] = z[i] * z[j]
+                column += 1
 
 
 @inline
@@ -208,12 +217,12 @@ def _atoms(z: Matrix, width: float) -> tuple[Matrix, Matrix]:
     for i in range(m):
         for j in range(i + 1):
             factor[i, j] = L[chosen[i], j]
-    return z[chosen[:m]].copy(), np.linalg.inv(factor)
+    return z[chosen[:m]].copy(), np.linalg.inv(factor).astype(np.float64)
 
 
 @inline
 def _least_squares(P: Matrix, b: Matrix, p: Matrix, q: Matrix, step: int) -> tuple[Matrix, Matrix, Matrix]:
-    """One step of f = 1 + w' phi on the pair (p, q), forgetting .995; the ridge is given back coordinate by coordinate."""
+    """One step of f = 1 + w' phi on (p, q), forgetting .995; the ridge is given back coordinate by coordinate."""
     m = len(b)
     P = P / GAMMA
     for weight, v in ((1.0 - ALPHA, p), (ALPHA, q)):
@@ -231,7 +240,7 @@ def _least_squares(P: Matrix, b: Matrix, p: Matrix, q: Matrix, step: int) -> tup
 
 
 @inline
-def _rank(others: Matrix, own: float, u: float) -> float:
+def _rank(others: Matrix, own: np.float64, u: float) -> float:
     larger = 0
     equal = 0
     for other in others:
@@ -240,16 +249,6 @@ def _rank(others: Matrix, own: float, u: float) -> float:
         elif other == own:
             equal += 1
     return (larger + u * (equal + 1)) / (len(others) + 1)
-
-
-@inline
-def _join(bag: NDArray[np.int64], size: int, room: int, removed: int, t: int) -> int:
-    if size < room:
-        bag[size] = t
-        return size + 1
-    if removed < room:
-        bag[removed] = t
-    return size
 
 
 @inline
@@ -274,9 +273,7 @@ def _two_sided(R: Matrix, p: float, a: float) -> None:
 def _one_sided(R: Matrix, p: float, a: float) -> None:
     b = 1.0 - 2.0 * p
     floored = max(p, 1e-6)
-    k = 0
-    for c in (0.1, 0.25, 0.5, 0.95):
+    for k, c in enumerate((0.1, 0.25, 0.5, 0.95)):
         R[k] = (R[k] + a) * (1.0 + c * b)
-        k += 1
     R[4] = (R[4] + a) * 0.5 * floored**-0.5
     R[5] = (R[5] + a) * 0.25 * floored**-0.75

@@ -105,21 +105,24 @@ def build_bus(config: Config) -> Bus:
             max_record_bytes=config.input.max_record_bytes,
         )
     # Imported here: a client is loaded only where it is used.
-    from kstream_worker.bus.kafka_python import kafka_bus
+    from kstream_worker.bus.kafka_python import KafkaSettings, kafka_bus
 
     kafka = config.bus.kafka
+    # With a static name, a restarted process ends at once what a killed one left open; else the coordinator does it,
+    # when the transaction times out.
     identity = kafka.group_instance_id or secrets.token_hex(8)
     return kafka_bus(
-        bootstrap_servers=list(kafka.bootstrap_servers),
+        KafkaSettings(
+            list(kafka.bootstrap_servers),
+            common=dict(kafka.common),
+            consumer=dict(kafka.consumer),
+            producer=dict(kafka.producer),
+        ),
         topic=config.input.topic,
         group_id=kafka.group_id,
-        # With a static name, a restarted process ends at once what a killed one left open; else the coordinator does,
-        # in time.
         transactional_id=f"{config.app.id}.{identity}",
-        group_instance_id=kafka.group_instance_id,
-        common=dict(kafka.common),
-        consumer=dict(kafka.consumer),
-        producer=dict(kafka.producer),
+        instance_id=kafka.group_instance_id,
+        transactional_prefix=f"{config.app.id}.",
     )
 
 
@@ -253,20 +256,10 @@ def check(config: Config) -> list[str]:
             break
     try:
         bus = build_bus(config)
-        problems += with_cluster(bus, lambda cluster: _check_topics(config, cluster))
+        outputs = list(output_topics(config))
+        problems += with_cluster(bus, lambda c: c.check_rights(inputs=[config.input.topic], outputs=outputs))
     except ConfigError as error:
         problems.append(str(error))
-    return problems
-
-
-def _check_topics(config: Config, cluster: Cluster) -> list[str]:
-    problems = cluster.check_rights(inputs=[config.input.topic], outputs=list(output_topics(config)))
-    for name in (config.input.topic, *output_topics(config)):
-        named = any(f"'{name}'" in problem or f"`{name}`" in problem for problem in problems)
-        if not named and not cluster.partition_count(name):
-            problems.append(
-                f"topic '{name}' does not exist; create it (`kstream-worker topics --create`) or correct its name"
-            )
     return problems
 
 

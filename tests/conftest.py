@@ -3,77 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import secrets
-import socket
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.admin import (
-    ACL,
-    ACLFilter,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    NewTopic,
-    ResourcePattern,
-    ResourcePatternFilter,
-    ResourceType,
-)
+from kafka_support import USERS, MakeTopic, SecureKafka, docker_kafka, login, topics_of
 
 from kstream_worker.bus.broker import LocalKafka, SaslPlain
-
-MakeTopic = Callable[..., str]
-USERS = {"admin": "adminsecret", "worker": "workersecret"}
-
-
-def docker_answers() -> bool:
-    """Whether a Docker engine listens where its clients would look for it."""
-    kind, _, place = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").partition("://")
-    with socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET) as probe:
-        probe.settimeout(5)
-        host, _, port = place.partition(":")
-        try:
-            probe.connect(place if kind == "unix" else (host, int(port or 2375)))
-        except (OSError, ValueError):
-            return False
-    return True
-
-
-@contextlib.contextmanager
-def docker_kafka() -> Iterator[str | None]:
-    """A broker in a container; None where no Docker engine answers or the image cannot be had."""
-    if not docker_answers():
-        yield None
-        return
-    from docker.errors import DockerException
-
-    with contextlib.ExitStack() as stack:
-        try:
-            address = _start_container(stack)
-        except (DockerException, OSError):
-            address = None
-        yield address
-
-
-def _start_container(stack: contextlib.ExitStack) -> str:
-    from testcontainers.community.kafka import KafkaContainer
-
-    container = KafkaContainer().with_kraft()
-    for name, value in {
-        "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
-        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
-        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
-        "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "3",
-        "KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
-    }.items():
-        container.with_env(name, value)
-    address: str = stack.enter_context(container).get_bootstrap_server()
-    return address
 
 
 @pytest.fixture(scope="session")
@@ -109,18 +46,6 @@ def make_topic(topic_maker: MakeTopic) -> MakeTopic:
     return topic_maker
 
 
-def topics_of(admin: KafkaAdminClient) -> MakeTopic:
-    """A maker of topics on the cluster of `admin`."""
-    run, numbers = secrets.token_hex(3), itertools.count()
-
-    def make(partitions: int = 1, configs: Mapping[str, str] | None = None, name: str = "t") -> str:
-        topic = f"{name}-{run}-{next(numbers)}"
-        admin.create_topics([NewTopic(topic, partitions, -1, topic_configs=dict(configs or {}))])
-        return topic
-
-    return make
-
-
 @pytest.fixture(scope="session")
 def _own_kafka() -> Iterator[LocalKafka]:
     with LocalKafka(settings={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}) as broker:
@@ -142,53 +67,11 @@ def make_own_topic(_own_kafka: LocalKafka) -> Iterator[MakeTopic]:
         yield topics_of(admin)
 
 
-@dataclass
-class SecureKafka:
-    """A broker with SASL/PLAIN and access-control lists; `worker` may do nothing until it is granted."""
-
-    bootstrap_servers: str
-    admin: KafkaAdminClient
-    make_topic: MakeTopic
-
-    def login(self, user: str = "worker", password: str | None = None) -> dict[str, Any]:
-        """Client settings of a user, as a person would write them."""
-        return {
-            "security_protocol": "SASL_PLAINTEXT",
-            "sasl_mechanism": "PLAIN",
-            "sasl_plain_username": user,
-            "sasl_plain_password": USERS[user] if password is None else password,
-        }
-
-    def grant(self, operation: str, resource: str, name: str, *, prefixed: bool = False, user: str = "worker") -> None:
-        """Allow one operation on a `TOPIC`, `GROUP` or `TRANSACTIONAL_ID`."""
-        pattern = ACLResourcePatternType.PREFIXED if prefixed else ACLResourcePatternType.LITERAL
-        acl = ACL(
-            f"User:{user}",
-            "*",
-            ACLOperation[operation],
-            ACLPermissionType.ALLOW,
-            ResourcePattern(ResourceType[resource], name, pattern),
-        )
-        failed = self.admin.create_acls([acl])["failed"]
-        assert not failed, failed
-
-    def revoke_all(self, user: str = "worker") -> None:
-        """Take all rights of a user away."""
-        everything = ACLFilter(
-            f"User:{user}",
-            None,
-            ACLOperation.ANY,
-            ACLPermissionType.ANY,
-            ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
-        )
-        self.admin.delete_acls([everything])
-
-
 @pytest.fixture(scope="session")
 def _secure_kafka() -> Iterator[SecureKafka]:
     with LocalKafka(security=SaslPlain(USERS)) as broker:
-        login = SecureKafka(broker.bootstrap_servers, None, None).login("admin")  # type: ignore[arg-type]
-        with contextlib.closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers, **login)) as admin:
+        admin_client = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers, **login("admin"))
+        with contextlib.closing(admin_client) as admin:
             yield SecureKafka(broker.bootstrap_servers, admin, topics_of(admin))
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from kstream_worker.cli.options import add_config, load_config
+from kstream_worker.cli.options import add_config, load_config, quiet_logs
 from kstream_worker.errors import EXIT_CONFIG, EXIT_OK
 
 
@@ -30,11 +30,10 @@ def run(args: argparse.Namespace) -> int:
         return _report(error.problems)
     if args.offline:
         return _report(())
+    quiet_logs(args, config)
 
     from kstream_worker import app
-    from kstream_worker.telemetry import logs
 
-    logs.configure("error", "console", config.secrets())
     return _report([args.scrub(problem) for problem in app.check(config)])
 
 

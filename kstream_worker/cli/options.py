@@ -52,3 +52,10 @@ def load_config(args: argparse.Namespace) -> Config:
     config = load(args.config, environment=os.environ, settings=args.settings, flags=named)
     args.scrub = Scrubber(config.secrets()).text
     return config
+
+
+def quiet_logs(args: argparse.Namespace, config: Config) -> None:
+    """For commands that answer and end: what matters is in the answer; `--debug` shows what the client does."""
+    from kstream_worker.telemetry import logs
+
+    logs.configure("debug" if args.debug else "critical", "console", config.secrets())

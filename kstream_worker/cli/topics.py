@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kstream_worker.cli.options import add_config, load_config
+from kstream_worker.cli.options import add_config, load_config, quiet_logs
 from kstream_worker.errors import EXIT_CONFIG, EXIT_OK, ConfigError
 
 if TYPE_CHECKING:
@@ -56,13 +56,12 @@ def output_settings(config: Config) -> dict[str, dict[str, str]]:
 def run(args: argparse.Namespace) -> int:
     """Print a line per topic; 78 when one is missing and stays so."""
     config = load_config(args)
+    quiet_logs(args, config)
     if config.bus.kind != "kafka":
         raise ConfigError("the command topics needs `bus.kind` kafka; with files the worker makes its own outputs")
 
     from kstream_worker import app
-    from kstream_worker.telemetry import logs
 
-    logs.configure("error", "console", config.secrets())
     cluster = app.build_bus(config).cluster()
     try:
         if args.create:

@@ -91,6 +91,8 @@ def _sides(config: Config) -> Iterator[str]:
 
 
 def _detector(config: Config) -> Iterator[str]:
+    if config.detector.dead_time > 0 and config.bus.kind == "files" and not config.input.timestamp:
+        yield "`detector.dead_time` is event time, and lines of files have none of their own: bind `input.timestamp`"
     if config.detector.dependence == "whiten" and config.pairing.mode == "explicit":
         yield "`detector.dependence` whiten needs `pairing.mode` stream: pairs are compared side by side, not in time"
 

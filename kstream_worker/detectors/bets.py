@@ -1,9 +1,10 @@
 """Bets on p-values, and the Shiryaev-Roberts recursion over them.
 
-A p-value that is uniform under no change is turned into multipliers of mean one (the floored power bets: .9995 and .976), and
-each multiplier g_k into `R_k <- (R_k + a) g_k`. Under no change the mean of the R_k less the number of samples is a
-supermartingale, so it rarely grows large (Shin, Ramdas, Rinaldo, "E-detectors", 2022; Vovk, "Testing Randomness Online",
-Statistical Science 36(4), 2021, for bets on conformal p-values). `a` is the number of samples per test.
+A p-value that is uniform under no change is turned into multipliers of mean one (the floored power bets: .9995 and
+.976), and each multiplier g_k into `R_k <- (R_k + a) g_k`. Under no change the mean of the R_k less the number of
+samples is a supermartingale, so it rarely grows large (Shin, Ramdas, Rinaldo, "E-detectors", 2022; Vovk, "Testing
+Randomness Online", Statistical Science 36(4), 2021, for bets on conformal p-values). `a` is the number of samples per
+test.
 
 With b = 1 - 2p, u = 1.5 b^2 - .5, r = 2 min(p, 1-p):
 

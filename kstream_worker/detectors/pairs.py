@@ -50,6 +50,7 @@ from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "pairs"
 MIN_WARMUP = 8
+MAX_ARL = 1e300  # the statistics stay finite
 _LAST_TIME = np.iinfo(np.int64).max
 
 
@@ -67,7 +68,8 @@ class PairBank:
     Args:
         dims: features of one side.
         feature_names: their names in reports; `f0`, `f1`, ... by default.
-        arl: pairs of one key between false alarms in the mean, at least; the threshold of the evidence. Above 1.
+        arl: pairs of one key between false alarms in the mean, at least; the threshold of the evidence. Above 1, up to
+            1e300.
         warmup: pairs before a key is armed, at least 8.
         alpha: weight of the live side in the relative ratio, 0 < alpha < 1.
         atoms: kernel functions per key; by default 50, and 100 from ten dimensions on. They come in fours: rounded
@@ -329,8 +331,8 @@ def _check(
 ) -> None:
     if dims < 1:
         raise ValueError(f"dims is {dims}; a pair needs at least one feature")
-    if not 1.0 < arl < float("inf"):
-        raise ValueError(f"arl is {arl}; it must be a finite number above 1")
+    if not 1.0 < arl <= MAX_ARL:
+        raise ValueError(f"arl is {arl}; it must lie above 1 and not above {MAX_ARL:g}")
     if warmup < MIN_WARMUP:
         raise ValueError(f"warmup is {warmup}; at least {MIN_WARMUP} pairs are needed for scales and atoms")
     if not 0.0 < alpha < 1.0:

@@ -27,6 +27,7 @@ from kstream_worker.numerics.jit import inline, jit
 
 WIDTH = 0.7  # of the middle kernel, in median distances; the wide one has twice, the narrow one half of it
 WIDTH_POINTS = 400  # points of the warm-up that set the width: 79,800 distances
+ATOM_POINTS = 2000  # points of the warm-up among which atoms are chosen; both bound the time and memory of a fit
 
 
 @jit
@@ -55,7 +56,7 @@ def fit(row: np.ndarray, state: np.ndarray, at: np.ndarray) -> None:
     width = WIDTH * scaling.median_distance(sample, used, d, np.empty(used * (used - 1) // 2))
     row[at[AT_DIVERGENCE] :] = 0.0
     row[at[AT_GAIN]] = -1.0 / (8.0 * width * width)
-    state[ATOMS] = _choose(row, sample, n, 4.0 * row[at[AT_GAIN]], at)
+    state[ATOMS] = _choose(row, sample, min(n, ATOM_POINTS), 4.0 * row[at[AT_GAIN]], at)
     for e in range(ESTIMATORS):
         nystrom.rls_reset(state[ATOMS], RIDGE, row[at[AT_COV] :], row[at[AT_W] + e * at[ROOM] :])
 

@@ -122,11 +122,11 @@ def walk(
         row = floats[slots[i]]
         state = ints[slots[i]]
         clock = times[i] if state[SEQ] == 0 else max(state[CLOCK], times[i])
+        state[CLOCK] = clock
         if state[PHASE] == RAISED and clock >= state[UNTIL]:
             state[PHASE] = ARMED
             state[ALARM] = 0
             return CLEARED, i
-        state[CLOCK] = clock
         state[SEQ] += 1
         state_seq[0, i] = state[PHASE]
         state_seq[1, i] = state[SEQ]

@@ -14,6 +14,7 @@ from kstream_worker.models import nystrom
 
 Row = NDArray[np.float64]
 
+_AS_SURE = 0.7  # share of the largest logarithm of a statistic
 _SMALLEST_RUN = 10.0  # a run has to have paid this much to say anything about its features or direction
 _WIDTH_FACTORS = {WIDE: 1.0, MIDDLE: 4.0, NARROW: 16.0}  # of the kernel's gain, relative to the wide one
 
@@ -40,8 +41,9 @@ class Bets(NamedTuple):
 def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[str, ...]) -> Crossing:
     """Read the crossing from a key's state.
 
-    The leading score is the column with the largest share of the evidence (`learned` for the ensemble). The change is
-    where the best-paying run began. Features are weighed by the logarithm of the best run of each score they are part
+    The leading score is `learned` where the ensemble has the largest share of the evidence, else the simplest fixed
+    score (coordinates before the radius before products) that is about as sure as the surest. The change is where the
+    best-paying run began. Features are weighed by the logarithm of the best run of each score they are part
     of; where no run of a fixed score has paid 10, by how much the leading estimate varies along them. Direction is that
     of the leading score, or for `learned` of the first feature.
     """
@@ -54,7 +56,7 @@ def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[s
     estimate = int(np.argmax(share[plan.fixed : plan.fixed + ESTIMATORS]))
     slopes = _variation(row, int(state[ATOMS]), plan, estimate)
     features = report.share_evidence(names, scores, paid.tolist(), slopes)
-    leading = names.index(features[0][0]) if learned else int(np.argmax(share[: plan.fixed]))
+    leading = names.index(features[0][0]) if learned else _simplest(bets.means[: plan.scores])
     at = np.unravel_index(int(np.argmax(bets.runs)), bets.runs.shape)
     return Crossing(
         score=report.LEARNED if learned else scores[leading].name,
@@ -81,6 +83,11 @@ def _bets(row: Row, plan: Plan) -> Bets:
     means[:fixed] /= 2 * stakes
     means[fixed:] /= stakes
     return Bets(means, both(plan.at_runs), both(plan.at_run_seq), both(plan.at_run_time))
+
+
+def _simplest(means: NDArray[np.float64]) -> int:
+    sureness = np.log(np.maximum(means, 1.0))
+    return int(np.argmax(sureness >= _AS_SURE * sureness.max()))
 
 
 def _direction(runs: NDArray[np.float64]) -> str:

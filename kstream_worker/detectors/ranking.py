@@ -5,14 +5,15 @@ sample, so that its rank is exact, ties included. For independent, identically d
 
     p = (#{v in bag: s(v) > s(z)} + U (#{v in bag: s(v) = s(z)} + 1)) / (|bag| + 1)
 
-is uniform; if z then joins the bag, and from a full bag one of its m + 1 members is taken out at random, z included, the p of
-successive samples are independent as well (smoothed conformal p-values: Vovk, Gammerman, Shafer, "Algorithmic Learning in
-a Random World"; the uniform removal makes the bounded bag exact).
+is uniform; if z then joins the bag, and from a full bag one of its m + 1 members is taken out at random, z included,
+the p of successive samples are independent as well (smoothed conformal p-values: Vovk, Gammerman, Shafer,
+"Algorithmic Learning in a Random World"; the uniform removal makes the bounded bag exact).
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def radius(q: np.ndarray, dims: int) -> np.int16:
         q: int16[dims].
         dims: number of features.
     """
-    square = 0
+    square = np.int64(0)
     for j in range(dims):
         square += np.int64(q[j]) * np.int64(q[j])
     unit = 2.0
@@ -55,7 +56,8 @@ def radius(q: np.ndarray, dims: int) -> np.int16:
     return np.int16(math.floor(math.sqrt(np.float64(square)) / unit))
 
 
-# The counters below are int16 (a bag holds at most 1,000) so that one vector instruction compares as many entries as fit.
+# The counters below are int16 (a bag holds at most 1,000) so that one vector instruction compares as many entries as
+# fit.
 
 
 @inline
@@ -82,10 +84,10 @@ def count_products(a: np.ndarray, b: np.ndarray, product: np.int32) -> tuple[np.
 
 
 @inline
-def count_scores(bag: np.ndarray, score: float) -> tuple[int, int]:
+def count_scores(bag: np.ndarray, score: float) -> tuple[np.int64, np.int64]:
     """How many scores (float64[n]) are larger than `score`, how many are equal."""
-    larger = 0
-    equal = 0
+    larger = np.int64(0)
+    equal = np.int64(0)
     for i in range(len(bag)):
         larger += np.int64(bag[i] > score)
         equal += np.int64(bag[i] == score)
@@ -93,9 +95,10 @@ def count_scores(bag: np.ndarray, score: float) -> tuple[int, int]:
 
 
 @inline
-def p_value(larger: int, equal: int, size: int, u: float) -> float:
+def p_value(larger: int | np.integer[Any], equal: int | np.integer[Any], size: int, u: float) -> float:
     """(larger + u (equal + 1)) / (size + 1)."""
-    return (larger + u * (equal + 1)) / (size + 1)
+    p: float = (larger + u * (equal + 1)) / (size + 1)
+    return p
 
 
 @inline

@@ -1,9 +1,9 @@
 """A bank of change detectors for one stream per key: rank Shiryaev-Roberts.
 
-Each sample is ranked in a rolling bag of former samples of its key by fixed scores (coordinates, radius, products of two
-coordinates), by means of 25 samples, and by a learned likelihood ratio (paper 004). For independent, identically distributed samples
-the ranks are exactly uniform whatever the law; Shiryaev-Roberts statistics bet that they are not. `ranking` and `ranks_kernel` have
-the arguments and the sources; docs/architecture.md says how a bank is used.
+Each sample is ranked in a rolling bag of former samples of its key by fixed scores (coordinates, radius, products of
+two coordinates), by means of 25 samples, and by a learned likelihood ratio (paper 004). For independent, identically
+distributed samples the ranks are exactly uniform whatever the law; Shiryaev-Roberts statistics bet that they are not.
+`ranking` and `ranks_kernel` have the arguments and the sources; docs/architecture.md says how a bank is used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 KIND = "ranks"
 DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN}
 DEFAULT_WARMUP = {"none": 200, "auto": 600, "whiten": 600}
-MIN_WARMUP = {"none": 20, "auto": 90, "whiten": 90}
+MIN_WARMUP = {"none": 20, "auto": 60, "whiten": 60}
 MAX_WARMUP = {"none": 2000, "auto": 6000, "whiten": 6000}
 _LAST_TIME = np.iinfo(np.int64).max
 
@@ -51,25 +51,24 @@ _LAST_TIME = np.iinfo(np.int64).max
 class RankBank:
     """Change detectors of many keys that see one stream each; implements `ports.Bank`, one-sided.
 
-    A key warms up for `warmup` samples; then it is armed. After an alarm, `rebase` forgets all and warms up again: the key is
-    armed, and its alarm cleared, once the new warm-up is full and `dead_time_ms` of event time have passed. `hold` keeps
-    bags, autoregressions and what was learned, sets the evidence to 0, raises nothing until `dead_time_ms` have passed, and
-    then clears and arms; from then on its guarantee is called `approximate`.
+    A key warms up for `warmup` samples; then it is armed. After an alarm, `rebase` forgets all and warms up
+    again: the key is armed, and its alarm cleared, once the new warm-up is full and `dead_time_ms` of event time
+    have passed. `hold` keeps bags, autoregressions and what was learned, sets the evidence to 0, raises nothing
+    until `dead_time_ms` have passed, and then clears and arms; from then on its guarantee is called
+    `approximate`.
 
-    With `dependence="auto"` the first two thirds of a warm-up are tested for serial dependence (Ljung-Box, 10 lags); where it is
-    found (p < .2/dims in any feature) every feature passes through an autoregression of order 8 and its innovations are
-    ranked; the guarantee is then `approximate`. `none` never does, `whiten` always.
+    With `dependence="auto"` the first two thirds of a warm-up are tested for serial dependence (Ljung-Box, 10
+    lags); where it is found (p < .2/dims in any feature) every feature passes through an autoregression of order
+    8 and its innovations are ranked; the guarantee is then `approximate`. `none` never does, `whiten` always.
 
     Args:
         dims: features of a sample.
         feature_names: their names in reports; `f0`, `f1`, ... by default.
-        arl: samples of one key between false alarms in the mean, at least; above 1. The threshold of the evidence is twice that.
-        warmup: samples before a key is armed; by default 200 without tests of dependence, else 600.
-        dependence: `auto`, `none` or `whiten`.
-        on_alarm: `rebase` or `hold`.
-        dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
-        seed: of random draws.
-        capacity: slots at the start; the bank grows.
+        arl: samples of one key between false alarms in the mean, at least; above 1. The threshold of the
+        evidence is twice that. warmup: samples before a key is armed; by default 200 without tests of
+        dependence, else 600. dependence: `auto`, `none` or `whiten`. on_alarm: `rebase` or `hold`.
+        dead_time_ms: event time after an alarm in which the key raises no other, milliseconds. seed: of
+        random draws. capacity: slots at the start; the bank grows.
 
     Raises:
         ValueError: an argument is out of its range; says which.
@@ -132,7 +131,7 @@ class RankBank:
         return 2.0 * self._arl
 
     def allocate(self, key: bytes) -> int:
-        """A fresh slot for this key, warming up; its random draws are functions of (seed, key, number of the sample)."""
+        """A fresh slot for this key, warming up; its draws are functions of (seed, key, number of the sample)."""
         return self._slots.allocate(key)
 
     def free(self, slot: int) -> None:

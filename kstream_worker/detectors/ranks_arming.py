@@ -1,8 +1,8 @@
 """From a full warm-up to an armed rank detector: tests of dependence, scales, bags, atoms. Compiled.
 
 With tests of dependence the warm-up has two parts: the first (two thirds) is for the tests and the scale of the
-autoregressions alone; the last third arms. The arming part is halved: scales, kernel width, atoms and the reference ring
-come from its first half (T), the bags of ranked samples from its second (V and H).
+autoregressions alone; the last third arms. The arming part is halved: scales, kernel width, atoms and the reference
+ring come from its first half (T), the bags of ranked samples from its second (V and H).
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _test_and_whiten(samples: np.ndarray, row: np.ndarray, state: np.ndarray, pl
 
 @inline
 def _left_over(values: np.ndarray, n: int, level: float, innovations: bool) -> int:
-    """What a feature's values still show: dependence of the levels, of their squares, or nothing; `values` is overwritten."""
+    """What a feature's values (overwritten) still show: dependence of levels, of squares, or nothing."""
     if innovations and chi_square_tail(ljung_box(values, n)) < level:
         return LEVELS_LEFT
     clipped_squares(values, n, np.empty(n))

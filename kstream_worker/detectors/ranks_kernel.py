@@ -1,8 +1,9 @@
 """The compiled walk of the rank detector: warm-up, whitening, ranks, bets, evidence.
 
-Column i has its own filtration and its own Shiryaev-Roberts statistics R_i. Under no change P(max_{s<=t} w_i mean R_i >=
-2A) is at most w_i t / (2A) by Doob's inequality, and the weights sum to 1: whatever the dependence between columns, the
-probability of an alarm within the first t samples is at most t / (2A), and the mean time to one at least A.
+Column i has its own filtration and its own Shiryaev-Roberts statistics R_i. Under no change P(max_{s<=t} w_i mean R_i
+>= 2A) is at most w_i t / (2A) by Doob's inequality, and the weights sum to 1: whatever the dependence between
+columns, the probability of an alarm within the first t samples is at most t / (2A), and the mean time to one at least
+A.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the rank detector keeps the state of a key: sections of one row of floats, integers and shorts.
 
-While a key warms up, the section behind `union` holds its first samples; once it is armed the same room holds the learned score,
-the bets and their runs. What must outlive a re-arming stands before it.
+While a key warms up, the section behind `union` holds its first samples; once it is armed the same room holds the
+learned score, the bets and their runs. What must outlive a re-arming stands before it.
 """
 
 from __future__ import annotations

@@ -164,7 +164,8 @@ def train(
     work: np.ndarray,
     powers: np.ndarray,
 ) -> None:
-    """One step on (a reference member, the sample); then the sample joins the ring, in the place of another if it is full.
+    """One step on (a reference member, the sample); then the sample joins the ring, in the place of another if it
+    is full.
 
     Args:
         row: the key's floats.
@@ -184,7 +185,8 @@ def train(
     for j in range(d):
         work[X, j] = shorts[ring + j * LEARNED_BAG + pick] * _UNIT
     reference = ratio(row, m, X, PHI_X, plan, work, powers)
-    # Relative Pearson divergence (likelihood-ratio estimation by Pearson-divergence minimisation, eq. 8c), a faded mean.
+    # Relative Pearson divergence (likelihood-ratio estimation by Pearson-divergence minimisation, eq. 8c), a
+    # faded mean.
     term = live - 0.5 * (ALPHA * live * live + (1.0 - ALPHA) * reference * reference) - 0.5
     row[FADED] = FORGETTING * row[FADED] + 1.0
     row[DIVERGENCE] += (term - row[DIVERGENCE]) / row[FADED]

@@ -1,4 +1,4 @@
-"""What a key's state says at the moment a column crosses: score, direction, change time, features, guarantee. Decides nothing."""
+"""What a key's state says when a column crosses: score, direction, change time, features, guarantee."""
 
 from __future__ import annotations
 
@@ -81,20 +81,20 @@ def guarantee_of(state: NDArray[np.int64], arl: float) -> report.Guarantee:
     if state[LEFT_OVER] == LEVELS_LEFT:
         return report.Guarantee(
             "none",
-            "The innovations of the fitted autoregressions were still serially dependent in the warm-up (Ljung-Box test): "
+            "The innovations of the fitted autoregressions were still serially dependent in the warm-up (Ljung-Box): "
             "no rate of false alarms can be stated.",
         )
     if state[LEFT_OVER] == SQUARES_LEFT:
         return report.Guarantee(
             "none",
-            "The size of deviations was serially dependent in the warm-up (Ljung-Box test of squares; volatility comes in "
-            "clusters): no rate of false alarms can be stated.",
+            "The size of deviations was serially dependent in the warm-up (Ljung-Box test of squares; volatility comes "
+            "in clusters): no rate of false alarms can be stated.",
         )
     if state[WHITENED] == 1:
         return report.Guarantee(
             "approximate",
-            f"The mean number of samples to a false alarm is at least {arl:.12g} as far as the fitted autoregressions leave "
-            "independent innovations: the warm-up showed serial dependence, which they take out.",
+            f"The mean number of samples to a false alarm is at least {arl:.12g} as far as the fitted autoregressions "
+            "leave independent innovations: the warm-up showed serial dependence, which they take out.",
         )
     if state[HELD] == 1:
         return report.Guarantee(
@@ -104,7 +104,7 @@ def guarantee_of(state: NDArray[np.int64], arl: float) -> report.Guarantee:
         )
     return report.Guarantee(
         "exact_if_iid",
-        "If the samples of the key are independent and identically distributed from arming on, the mean number of samples to a "
-        f"false alarm is at least {arl:.12g}, and the probability of one within the first t samples is at most "
-        f"t/{2 * arl:.12g}, whatever the distribution, ties included. Dependence between samples voids this.",
+        "If the samples of the key are independent and identically distributed from arming on, the mean number of "
+        f"samples to a false alarm is at least {arl:.12g}, and the probability of one within the first t samples is "
+        f"at most t/{2 * arl:.12g}, whatever the distribution, ties included. Dependence between samples voids this.",
     )

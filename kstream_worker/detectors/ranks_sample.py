@@ -1,4 +1,4 @@
-"""From a raw sample to what is ranked: innovations of the autoregressions where they are needed, scaled, in integer steps."""
+"""From a raw sample to what is ranked: innovations of autoregressions where needed, scaled, in integer steps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Serial dependence of a warm-up, and autoregressions that take it out.
 
-The test is that of Ljung and Box (1978) with 10 lags: Q = n (n + 2) sum_k r_k^2 / (n - k), compared with the chi-square law of 10
-degrees of freedom, whose upper tail has a closed form. Whitening fits, feature by feature, z_t on (1, z_{t-1}, ..., z_{t-8}) by
-recursive least squares without forgetting; what goes on is the innovation, predicted before the sample is learned.
+The test is that of Ljung and Box (1978) with 10 lags: Q = n (n + 2) sum_k r_k^2 / (n - k), compared with the
+chi-square law of 10 degrees of freedom, whose upper tail has a closed form. Whitening fits, feature by feature, z_t
+on (1, z_{t-1}, ..., z_{t-8}) by recursive least squares without forgetting; what goes on is the innovation, predicted
+before the sample is learned.
 """
 
 from __future__ import annotations
@@ -104,10 +105,10 @@ def ar_step(s: float, full: bool, ring: np.ndarray, coef: np.ndarray, cov: np.nd
         cov: float64[45], changed.
         gain: float64[>= 9], scratch.
     """
-    guess = coef[0]
+    guess: float = coef[0]
     for i in range(AR_ORDER):
         guess += coef[i + 1] * ring[i]
-    innovation = s - guess
+    innovation: float = s - guess
     if full:
         _learn(innovation, ring, coef, cov, gain)
     for i in range(AR_ORDER - 1, 0, -1):

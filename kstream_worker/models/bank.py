@@ -42,13 +42,15 @@ class SlotArrays:
 
     Attributes:
         floats: float64[capacity, nf].
-        ints: int64[capacity, ni]; column `STREAM` (0) is the key's random stream number, `numpy.uint64` viewed as int64.
+        ints: int64[capacity, ni]; column `STREAM` (0) is the key's random stream number, `numpy.uint64` viewed as
+            int64.
         shorts: int16[capacity, nb].
         live: bool[capacity], whether the slot is allocated.
 
     Args:
         kind: name of the kind of bank, written into snapshots.
-        fingerprint: of the settings that shape state (`fingerprint_of`), written into snapshots. The seed belongs to it.
+        fingerprint: of the settings that shape state (`fingerprint_of`), written into snapshots. The seed belongs to
+            it.
         seed: of all random draws, from -2**63 to 2**63 - 1.
         floats: nf, may be 0.
         ints: ni, at least 1.
@@ -86,7 +88,7 @@ class SlotArrays:
     @property
     def bytes_per_key(self) -> int:
         """Bytes of one row, constant."""
-        return 8 * self.floats.shape[1] + 8 * self.ints.shape[1] + 2 * self.shorts.shape[1]
+        return int(8 * self.floats.shape[1] + 8 * self.ints.shape[1] + 2 * self.shorts.shape[1])
 
     @property
     def nbytes(self) -> int:
@@ -148,9 +150,9 @@ class SlotArrays:
         self._require(slot)
         envelope = self._open(snapshot)
         rows = (
-            (self.floats, "<f8", envelope["floats"]),
-            (self.ints, "<i8", envelope["ints"]),
-            (self.shorts, "<i2", envelope["shorts"]),
+            (self.floats, "<f8", envelope.get("floats", b"")),
+            (self.ints, "<i8", envelope.get("ints", b"")),
+            (self.shorts, "<i2", envelope.get("shorts", b"")),
         )
         for matrix, _, data in rows:
             if len(data) != matrix[slot].nbytes:
@@ -199,7 +201,7 @@ class SlotArrays:
             raise ValueError(f"snapshot of {self.kind}: damaged (its checksum does not fit)")
         envelope = msgpack.unpackb(body)
         if not isinstance(envelope, dict):
-            raise ValueError(f"snapshot of {self.kind}: not a snapshot of a bank")
+            raise ValueError(f"snapshot of {self.kind}: not a snapshot of a bank")  # noqa: TRY004
         for name, found, expected in (
             ("format version", envelope.get("version"), SNAPSHOT_VERSION),
             ("kind", envelope.get("kind"), self.kind),

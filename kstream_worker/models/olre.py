@@ -1,9 +1,9 @@
 """Online likelihood-ratio estimation in bounded memory: a bank of many keys, and `OLRE` for one (paper 004).
 
-The relative ratio r = q / ((1 - alpha) p + alpha q) of the live side y ~ q to the reference x ~ p is estimated as f = 1 + u, u in the
-span of at most M Gaussian kernels whose centres a warm-up chooses. Two estimators:
+The relative ratio r = q / ((1 - alpha) p + alpha q) of the live side y ~ q to the reference x ~ p is estimated as
+f = 1 + u, u in the span of at most M Gaussian kernels whose centres a warm-up chooses. Two estimators:
 
-- `rls` (default): recursive least squares, the exact minimiser of the regularised empirical risk (eq. 10) over that span.
+- `rls` (default): recursive least squares, the exact minimiser of the regularised empirical risk (eq. 10) there.
 - `sgd`: the functional stochastic gradient of Algorithm 1 projected on that span, constant step, averaged iterates.
 """
 
@@ -20,7 +20,9 @@ from kstream_worker.records import FloatColumn, FloatMatrix, IntColumn, Scores, 
 ESTIMATORS = {"rls": RLS, "sgd": SGD}
 RIDGE = 1.0  # of the summed, not the mean, squares: it fades as 1 / t
 WIDTH = 0.7  # of the kernel, in median distances of the scaled warm-up
-WIDTH_1D = 0.35  # on the line a narrow kernel costs few atoms, and follows jumps of the ratio
+# On the line a narrow kernel and a small ridge cost few atoms and little variance, and follow jumps of the ratio.
+RIDGE_1D = 0.3
+WIDTH_1D = 0.35
 MANY_DIMS = 10  # from here on 100 atoms
 
 
@@ -66,9 +68,7 @@ class OlreBank:
             "gamma": gamma,
             "seed": seed,
         }
-        self._rows = SlotArrays(
-            "olre", fingerprint_of(settings), seed, floats=self._plan.floats, ints=INTS
-        )
+        self._rows = SlotArrays("olre", fingerprint_of(settings), seed, floats=self._plan.floats, ints=INTS)
 
     @property
     def bytes_per_key(self) -> int:
@@ -125,9 +125,7 @@ class OlreBank:
             np.full(len(z), slot, dtype=np.int64), z, np.zeros(len(z), dtype=np.int64), self.dims
         )
         ratio = np.empty(len(z))
-        olre_kernel.evaluate(
-            self._plan, self._rows.floats[slot], self._rows.ints[slot], z, self._scratch, ratio
-        )
+        olre_kernel.evaluate(self._plan, self._rows.floats[slot], self._rows.ints[slot], z, self._scratch, ratio)
         return ratio
 
     def divergence(self, slot: int) -> float:
@@ -147,7 +145,7 @@ class OlreBank:
         return self._rows.snapshot(slot)
 
     def restore(self, slot: int, snapshot: bytes) -> None:
-        """Put a snapshot of a bank of the same configuration into an allocated slot; ValueError when it does not fit."""
+        """Put a snapshot of a bank of the same configuration into a slot; ValueError when it does not fit."""
         self._rows.restore(slot, snapshot)
 
 
@@ -176,9 +174,7 @@ class OLRE:
         warmup: int = 200,
         gamma: float = 1.0,
     ) -> None:
-        self._bank = OlreBank(
-            dims, estimator=estimator, alpha=alpha, atoms=atoms, warmup=warmup, gamma=gamma
-        )
+        self._bank = OlreBank(dims, estimator=estimator, alpha=alpha, atoms=atoms, warmup=warmup, gamma=gamma)
         self._slot = self._bank.allocate(b"")
 
     def update(self, x: ArrayLike, y: ArrayLike) -> Scores:
@@ -249,7 +245,7 @@ def _lay_out(dims: int, estimator: int, alpha: float, atoms: int, warmup: int, g
         estimator,
         alpha,
         gamma,
-        RIDGE,
+        RIDGE if dims > 1 else RIDGE_1D,
         WIDTH if dims > 1 else WIDTH_1D,
         nystrom.PIVOT_TOLERANCE,
         at_scale=starts[1],

@@ -1,4 +1,4 @@
-"""The compiled walk of the likelihood-ratio bank: warm-up, arming, prequential scores, one step of the estimator a pair."""
+"""The compiled walk of the likelihood-ratio bank: warm-up, arming, prequential scores, one estimator step a pair."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ SUMS = 4
 class Plan(NamedTuple):
     """Settings, and the layout of a float64 row (`at_*` are offsets).
 
-    While a key warms up its pairs lie from `at_weights` on, where the estimator has nothing yet: x_1, y_1, x_2, y_2, ...
+    While a key warms up its pairs lie from `at_weights` on, where the estimator has nothing yet: x_1, y_1, x_2, y_2,
+    ...
     """
 
     dims: int
@@ -84,18 +85,22 @@ def make_scratch(plan: Plan) -> Scratch:
     """Work space for a plan."""
     points = 2 * plan.warmup
     near = min(points, MAX_DISTANCE_POINTS)
-    room = [np.zeros(plan.room) for _ in range(6)]
     return Scratch(
-        np.zeros(plan.dims),
-        np.zeros(plan.dims),
-        *room,
-        np.zeros(max(plan.room, points), dtype=np.int64),
-        np.zeros(points * plan.dims),
-        np.zeros(points * plan.dims),
-        np.zeros(points),
-        np.zeros(points * plan.room),
-        np.zeros(near * (near - 1) // 2),
-        np.zeros(plan.room, dtype=np.int64),
+        zx=np.zeros(plan.dims),
+        zy=np.zeros(plan.dims),
+        kx=np.zeros(plan.room),
+        ky=np.zeros(plan.room),
+        p=np.zeros(plan.room),
+        q=np.zeros(plan.room),
+        gp=np.zeros(plan.room),
+        gq=np.zeros(plan.room),
+        powers=np.zeros(max(plan.room, points), dtype=np.int64),
+        raw=np.zeros(points * plan.dims),
+        scaled=np.zeros(points * plan.dims),
+        column=np.zeros(points),
+        columns=np.zeros(points * plan.room),
+        distances=np.zeros(near * (near - 1) // 2),
+        chosen=np.zeros(plan.room, dtype=np.int64),
     )
 
 
@@ -118,9 +123,7 @@ def _learn(plan: Plan, row: np.ndarray, m: int, step: int, s: Scratch) -> None:
     """One step of the estimator on the features in `s`."""
     w = row[plan.at_weights :]
     if plan.estimator == RLS:
-        nystrom.rls_step(
-            row[plan.at_cov :], m, w, s.p, s.q, plan.alpha, plan.gamma, plan.ridge, step, s.gp, s.gq
-        )
+        nystrom.rls_step(row[plan.at_cov :], m, w, s.p, s.q, plan.alpha, plan.gamma, plan.ridge, step, s.gp, s.gq)
     else:
         nystrom.sgd_step(w, m, s.p, s.q, plan.alpha, SGD_ETA, nystrom.slow_decay(step))
         nystrom.average_step(row[plan.at_mean :], w, m, step)
@@ -128,7 +131,7 @@ def _learn(plan: Plan, row: np.ndarray, m: int, step: int, s: Scratch) -> None:
 
 @inline
 def _arm(plan: Plan, row: np.ndarray, ints: np.ndarray, s: Scratch) -> None:
-    """End of the warm-up: scale, width and atoms from its points of both sides, then learn from its pairs in order."""
+    """End of the warm-up: scale, width and atoms from the points of both sides, then learn from its pairs."""
     d = plan.dims
     n = 2 * plan.warmup
     s.raw[:] = row[plan.at_weights : plan.at_weights + n * d]
@@ -177,7 +180,7 @@ def _divergence(plan: Plan, sums: np.ndarray) -> float:
     if sums[3] == 0.0:
         return math.nan
     live = sums[0] - 0.5 * plan.alpha * sums[1]
-    return (live - 0.5 * (1.0 - plan.alpha) * sums[2]) / sums[3] - 0.5
+    return float((live - 0.5 * (1.0 - plan.alpha) * sums[2]) / sums[3] - 0.5)
 
 
 @inline
@@ -263,9 +266,7 @@ def walk(
 
 
 @jit
-def evaluate(
-    plan: Plan, row: np.ndarray, whole: np.ndarray, z: np.ndarray, s: Scratch, ratio: np.ndarray
-) -> None:
+def evaluate(plan: Plan, row: np.ndarray, whole: np.ndarray, z: np.ndarray, s: Scratch, ratio: np.ndarray) -> None:
     """ratio[i] <- f(z[i]), unclipped, NaN while warming; changes no state.
 
     Args:
@@ -285,9 +286,7 @@ def evaluate(
             ratio[i] = math.nan
             continue
         scaling.scale_sample(z[i], row, scale, d, s.zx)
-        nystrom.gaussian(
-            s.zx, row[plan.at_atoms :], plan.room, m, d, row[plan.at_gain], s.kx, s.powers
-        )
+        nystrom.gaussian(s.zx, row[plan.at_atoms :], plan.room, m, d, row[plan.at_gain], s.kx, s.powers)
         nystrom.whiten(row[plan.at_inverse :], m, s.kx, s.p)
         ratio[i] = 1.0 + nystrom.dot(w, s.p, m)
 

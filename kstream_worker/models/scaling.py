@@ -1,4 +1,4 @@
-"""Order statistics that fix scales and kernel widths at the end of a warm-up: compiled, bounded, equal bits everywhere."""
+"""Order statistics that fix scales and kernel widths at the end of a warm-up: compiled, bounded, equal bits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def select(values: np.ndarray, n: int, k: int) -> float:
             low = i
         else:
             break
-    return values[k]
+    return float(values[k])
 
 
 @inline
@@ -53,8 +53,8 @@ def quantile(values: np.ndarray, n: int, level: float) -> float:
 def center_and_scale(values: np.ndarray, n: int) -> tuple[float, float]:
     """Median and robust scale of one feature over a warm-up; reorders the first n entries.
 
-    The scale is IQR / 1.349; where that is <= 1e-9 |median|, (q95 - q5) / 3.29; where that is too, 1 (a constant feature:
-    whatever moves it later is far away).
+    The scale is IQR / 1.349; where that is <= 1e-9 |median|, (q95 - q5) / 3.29; where that is too, 1 (a constant
+    feature: whatever moves it later is far away).
 
     Args:
         values: float64[>= n], finite, scratch.
@@ -102,5 +102,5 @@ def median_distance(sample: np.ndarray, n: int, d: int, distances: np.ndarray) -
         return 1.0
     middle = np.sqrt(select(distances, count, count // 2))
     if count % 2 == 1:
-        return middle
-    return 0.5 * (middle + np.sqrt(select(distances, count, count // 2 - 1)))
+        return float(middle)
+    return float(0.5 * (middle + np.sqrt(select(distances, count, count // 2 - 1))))

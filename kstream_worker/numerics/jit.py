@@ -6,7 +6,8 @@ Settings are chosen for equal bits on every machine: no `fastmath` (no reassocia
 Compiled kernels are cached in `$KSTREAM_WORKER_JIT_CACHE`, else `$XDG_CACHE_HOME/kstream_worker`, else
 `~/.cache/kstream_worker`. Each kernel's folder is named after the contents of its source file and of all files of this
 package that it imports: numba alone does not notice that a function *called* by a cached kernel has changed, and
-needlessly minds paths and dates. A folder that cannot be written is read if it was filled before (an image with a read-only root).
+needlessly minds paths and dates. A folder that cannot be written is read if it was filled before (an image with a
+read-only root).
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from numba.core import caching
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_njit: Any = numba.njit  # its stubs know only some of its options
+# numba's stubs know only a part of it
+_njit: Any = numba.njit
+_config: Any = numba.config
+_caching: Any = caching
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": False, "error_model": "numpy"}
 _PACKAGE_ROOT = Path(__file__).parent.parent
 
@@ -100,10 +104,10 @@ _CACHE_FOLDER = cache_folder()
 _CACHE_WRITABLE = _writable(_CACHE_FOLDER)
 _CACHE_USABLE = _CACHE_WRITABLE or _CACHE_FOLDER.is_dir()
 if _CACHE_USABLE:
-    numba.config.CACHE_DIR = str(_CACHE_FOLDER)
-    caching.CompileResultCacheImpl._locator_classes.insert(0, _Locator)
+    _config.CACHE_DIR = str(_CACHE_FOLDER)
+    _caching.CompileResultCacheImpl._locator_classes.insert(0, _Locator)
     if not _CACHE_WRITABLE:
-        caching.FunctionCache.save_overload = lambda *_: None
+        _caching.FunctionCache.save_overload = lambda *_: None
 
 
 def jit(function: Callable[P, R]) -> Callable[P, R]:

@@ -1,7 +1,8 @@
 """Four float64 side by side, as one value inside compiled loops: explicit vector code, with the same bits on every CPU.
 
-LLVM vectorises neither a sum (that would reorder it) nor a short loop well (most of it is its scalar rest). Here the program itself
-says which four numbers are added lane by lane: the order is fixed, whatever the width of the machine's registers.
+LLVM vectorises neither a sum (that would reorder it) nor a short loop well (most of it is its scalar rest). Here the
+program itself says which four numbers are added lane by lane: the order is fixed, whatever the width of the machine's
+registers.
 
 What is here works in functions made by `jit` or `inline` alone. No bounds are checked, nothing need be aligned.
 
@@ -50,7 +51,8 @@ _LANES = _LanesType(name="Lanes")
 
 
 def _model(manager: Any, kind: Any) -> Any:
-    return models.PrimitiveModel(manager, kind, _VECTOR)
+    make: Any = models.PrimitiveModel
+    return make(manager, kind, _VECTOR)
 
 
 register_model(_LanesType)(_model)
@@ -128,7 +130,7 @@ def _overload_operator(function: Any, instruction: str) -> None:
     @overload(function, strict=False)
     def choose(left: Any, right: Any) -> Any:
         if left == _LANES and right == _LANES:
-            return lambda left, right: operation(left, right)
+            return lambda left, right: operation(left, right)  # type: ignore[call-arg]  # noqa: PLW0108
         return None
 
 

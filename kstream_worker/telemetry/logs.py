@@ -7,6 +7,7 @@ import logging
 import math
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, TextIO
 
@@ -75,7 +76,7 @@ def configure(
     """Send all logs of the process, those of libraries too, to one stream. Called once, by the command line.
 
     Args:
-        level: `debug`, `info`, `warning` or `error`; libraries log from `warning` on unless this is `debug`.
+        level: `debug` to `critical`; libraries log from `warning` on unless this is `debug`.
         form: `json` or `console`.
         secrets: texts to keep out.
         stream: standard error by default.
@@ -102,6 +103,7 @@ def configure(
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(target)
+    handler.addFilter(partial(_wanted, logging.getLevelNamesMapping()[level.upper()]))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -110,9 +112,14 @@ def configure(
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
-    logging.getLogger("kstream_worker").setLevel(level.upper())
+    root.setLevel(level.upper())
     logging.captureWarnings(True)
+
+
+def _wanted(level: int, record: logging.LogRecord) -> bool:
+    """Libraries that log each connection set levels of their own, so the handler decides, not the loggers."""
+    ours = record.name == "kstream_worker" or record.name.startswith("kstream_worker.")
+    return record.levelno >= (level if ours or level <= logging.DEBUG else max(level, logging.WARNING))
 
 
 def _renderer(form: str, stream: TextIO) -> Processor:

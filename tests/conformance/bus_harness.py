@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,11 @@ class Harness(ABC):
     ) -> None:
         """Add any bytes."""
         raise NotImplementedError
+
+    def poll_all(self, processes: Sequence[Process]) -> None:
+        """Poll several processes."""
+        for one in processes:
+            one.poll()
 
     def value(self, number: int) -> bytes:
         """The value of a numbered record as the source gives it."""
@@ -190,6 +196,11 @@ class KafkaHarness(Harness):
             instance_id=unique,
         )
 
+    def poll_all(self, processes: Sequence[Process]) -> None:
+        with ThreadPoolExecutor() as pool:  # a join needs all members at once
+            for done in [pool.submit(one.poll) for one in processes]:
+                done.result()
+
     def outputs(self) -> list[Out]:
         partitions = [ClientPartition(self.output, number) for number in range(PARTITIONS)]
         consumer = KafkaConsumer(bootstrap_servers=self._servers, isolation_level="read_committed", group_id=None)
@@ -198,7 +209,7 @@ class KafkaHarness(Harness):
             consumer.seek_to_beginning()
             ends = consumer.end_offsets(partitions)
             found: dict[ClientPartition, list[Out]] = {one: [] for one in partitions}
-            while any(consumer.position(one) < ends[one] for one in partitions):
+            while any((consumer.position(one) or 0) < ends[one] for one in partitions):
                 for one, records in consumer.poll(timeout_ms=200).items():
                     found[one] += [Out(record.key, record.value, tuple(record.headers)) for record in records]
         return [record for one in partitions for record in found[one]]

@@ -29,6 +29,12 @@ def quiet_polls(process: Process, count: int = 5) -> list[Poll]:
     return [process.source.poll(process.harness.poll_timeout_s) for _ in range(count)]
 
 
+def share(first: Process, second: Process) -> None:
+    """Poll both until each has one partition and a proof of it."""
+    while not all(len(one.assigned) == 1 and one.source.membership() is not None for one in (first, second)):
+        first.harness.poll_all([first, second])
+
+
 # Source
 
 
@@ -370,7 +376,6 @@ def test_the_cluster_knows_partitions_and_ends(harness: Harness, running: Runnin
 
 def test_records_pass_through_byte_by_byte(broker: Harness, running: Running) -> None:
     records = [
-        Out(None, None),
         Out(b"key", None),
         Out(None, b"value"),
         Out(bytes(range(256)), bytes(range(256)), (("h", b"\xff\x00"), ("h", b"again"), ("empty", b""))),
@@ -443,9 +448,7 @@ def test_offsets_are_found_by_time(broker: Harness) -> None:
 def test_two_members_share_the_partitions(broker: Harness, running: Running) -> None:
     first = running()
     second = Process.start(broker, "app-1")
-    while not (len(first.assigned) == len(second.assigned) == 1):
-        first.poll()
-        second.poll()
+    share(first, second)
     assert first.assigned | second.assigned == {broker.partition(0), broker.partition(1)}
     for partition in range(PARTITIONS):
         broker.append(partition, partition)
@@ -455,7 +458,7 @@ def test_two_members_share_the_partitions(broker: Harness, running: Running) -> 
         assert {batch.partition for batch in batches} == {own}
         process.commit_at_last(batches)
     second.stop(leave=True)
-    while len(first.assigned) < PARTITIONS:
+    while len(first.assigned) < PARTITIONS or first.source.membership() is None:
         first.poll()
     assert sorted(one.value or b"" for one in broker.outputs()) == [broker.value(0), broker.value(1)]
 
@@ -468,9 +471,7 @@ def test_work_of_a_partition_that_moved_is_refused(broker: Harness, running: Run
     assert stale is not None
     batches = first.read(2)
     second = Process.start(broker, "app-1")
-    while not (len(first.assigned) == len(second.assigned) == 1):
-        first.poll()
-        second.poll()
+    share(first, second)
     (moved,) = second.assigned
     lost = [batch for batch in batches if batch.partition == moved]
     for membership in (stale, first.source.membership()):

@@ -45,7 +45,7 @@ def main() -> None:
         if child == 0:
             copy(inputs, outputs)
             os._exit(0)
-        time.sleep(rng.uniform(0.0, 0.02 + 0.002 * kills))
+        time.sleep(rng.uniform(0.0, 0.01 + 0.003 * kills))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status):

@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import MakeTopic
 from kafka import KafkaAdminClient
+from kafka_support import MakeTopic
 
 from kstream_worker.bus.broker import LocalKafka, SaslPlain
 from kstream_worker.bus.broker.jars import Jar, locked_jars, resolve_jars

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from conftest import SecureKafka
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
+from kafka_support import SecureKafka
 
 from kstream_worker.bus.kafka_python.cluster import KafkaCluster
 from kstream_worker.bus.kafka_python.settings import KafkaSettings

@@ -1,4 +1,4 @@
-"""Reads reference vectors, and compares by their rule: max |got - expected| <= rtol max(1, max |expected|) per array."""
+"""Reads reference vectors, and compares by their rule: max |got - expected| <= rtol max(1, max |expected|)."""
 
 import json
 from pathlib import Path

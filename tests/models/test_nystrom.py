@@ -14,9 +14,7 @@ SGD = {"sgd_eta.5_lam1/(t+100)": (0.5, None), "sgd_eta.3_lam.05": (0.3, 0.05), "
 
 @jit
 def factor(atoms, m, d, gain, tolerance, inverse):
-    return nystrom.factor(
-        atoms, m, m, d, gain, tolerance, inverse, np.empty(d), np.empty(m), np.empty(m, np.int64)
-    )
+    return nystrom.factor(atoms, m, m, d, gain, tolerance, inverse, np.empty(d), np.empty(m), np.empty(m, np.int64))
 
 
 @jit
@@ -159,7 +157,9 @@ def without_injection(problem: Problem, gamma: float, ridge: float = 1.0) -> NDA
     weights, w, cov = np.empty((n, m)), np.empty(m), np.empty(m * (m + 1) // 2)
     reset_rls(m, ridge, cov, w)
     for t in range(n):
-        run_rls(m, w, cov, problem.p[t : t + 1], problem.q[t : t + 1], problem.alpha, gamma, ridge, 1, weights[t : t + 1])
+        run_rls(
+            m, w, cov, problem.p[t : t + 1], problem.q[t : t + 1], problem.alpha, gamma, ridge, 1, weights[t : t + 1]
+        )
     return weights
 
 
@@ -214,7 +214,9 @@ def test_pair_whitening_and_single_whitening_agree_to_the_bit(problem: Problem) 
     vectors.assert_close(both, k @ dense.T, 1e-12)
 
 
-@pytest.mark.parametrize(("n", "d", "width", "most"), [(200, 1, 0.5, 50), (120, 4, 2.0, 48), (30, 2, 0.3, 100), (3, 2, 1.0, 8)])
+@pytest.mark.parametrize(
+    ("n", "d", "width", "most"), [(200, 1, 0.5, 50), (120, 4, 2.0, 48), (30, 2, 0.3, 100), (3, 2, 1.0, 8)]
+)
 def test_atoms_are_the_greedy_pivots_and_whitening_is_right(n: int, d: int, width: float, most: int) -> None:
     sample = np.random.default_rng(n).normal(size=(n, d))
     gain = -0.5 / width**2
@@ -262,7 +264,12 @@ def test_half_the_width_is_the_fourth_power() -> None:
 
 def test_dual_weights_give_the_same_function(problem: Problem) -> None:
     rng = np.random.default_rng(4)
-    w, k, c, phi = rng.normal(size=problem.m), rng.uniform(size=(2, problem.m)), np.empty(problem.m), np.empty((2, problem.m))
+    w, k, c, phi = (
+        rng.normal(size=problem.m),
+        rng.uniform(size=(2, problem.m)),
+        np.empty(problem.m),
+        np.empty((2, problem.m)),
+    )
     dual(problem.inverse, problem.m, w, c)
     whiten_two(problem.inverse, problem.m, k, phi)
     vectors.assert_close(k @ c, phi @ w, 1e-12)

@@ -24,7 +24,7 @@ def _restore_logging() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     logging.captureWarnings(False)
-    logging.getLogger("kstream_worker").setLevel(logging.NOTSET)
+    logging.getLogger("kafka.client").setLevel(logging.NOTSET)
     structlog.reset_defaults()
 
 
@@ -53,12 +53,26 @@ def test_levels_of_ours_and_of_libraries() -> None:
     ours = structlog.get_logger("kstream_worker.x")
     ours.debug("hidden")
     ours.info("shown")
-    logging.getLogger("kafka.client").info("hidden")
+    library = logging.getLogger("kafka.client")
+    library.setLevel(logging.DEBUG)  # as kafka-python does itself
+    library.info("hidden")
     logging.getLogger("kafka.client").warning("broker %s is away", "b1")
     assert [(line["event"], line["level"]) for line in lines(stream)] == [
         ("shown", "info"),
         ("broker b1 is away", "warning"),
     ]
+
+
+@pytest.mark.parametrize(("level", "shown"), [("debug", "do"), ("warning", "wx"), ("critical", "x")])
+def test_other_levels(level: str, shown: str) -> None:
+    stream = io.StringIO()
+    logs.configure(level, "json", stream=stream)
+    logging.getLogger("kafka.client").debug("d")
+    structlog.get_logger("kstream_worker").debug("o")
+    if level != "debug":
+        logging.getLogger("kafka.client").warning("w")
+        logging.getLogger("kafka.client").critical("x")
+    assert "".join(str(line["event"]) for line in lines(stream)) == shown
 
 
 def test_warnings_become_logs() -> None:

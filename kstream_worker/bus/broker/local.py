@@ -221,7 +221,8 @@ class LocalKafka:
         (self._home / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
         identity = self._home / "cluster.id"
         if not identity.exists():
-            identity.write_text(base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("="))
+            # The first byte is fixed: an id that begins with a hyphen would be read as an option.
+            identity.write_text(base64.urlsafe_b64encode(b"K" + secrets.token_bytes(15)).decode().rstrip("="))
         formatting: list[tuple[int, subprocess.Popen[bytes]]] = []
         for i in range(self.brokers):
             folder, file = self._home / f"data-{i}", self._home / f"broker-{i}.properties"

@@ -38,6 +38,11 @@ LOGGERS_WITH_SECRETS = (
 )
 
 
+def above_debug(record: logging.LogRecord) -> bool:
+    """A filter for these loggers; unlike a level it leaves what others configure as it is."""
+    return record.levelno > logging.DEBUG
+
+
 class WatchfulManager(KafkaConnectionManager):
     """Connections that remember why the last one failed; a refused login or certificate fails at once."""
 
@@ -110,6 +115,6 @@ class WatchfulClient(KafkaNetClient):
 
     def __init__(self, **configs: Any) -> None:
         for name in LOGGERS_WITH_SECRETS:
-            logging.getLogger(name).setLevel(logging.INFO)
+            logging.getLogger(name).addFilter(above_debug)
         net = NetworkSelector(**configs)
         super().__init__(net=net, manager=WatchfulManager(net, **configs), **configs)

@@ -31,9 +31,32 @@ def rejoin_wanted(consumer: Any) -> bool:
     return bool(consumer._coordinator.rejoin_needed)
 
 
+class KeptJoin:
+    """A join in flight that is not thrown away when it ends between two polls.
+
+    The client starts another join when it finds the former one done, which puts the whole group into yet another
+    rebalance.
+    """
+
+    is_done = False
+
+    def __init__(self, join: Any) -> None:
+        self.add_callback = join.add_callback
+        self.add_errback = join.add_errback
+
+
 def join_group(consumer: Any, timeout_s: float) -> bool:
-    """Take part in the group until joined; a public poll would go on waiting for records afterwards."""
-    return bool(consumer._coordinator.poll(timeout_ms=timeout_s * 1000))
+    """Take part in the group until joined; a public poll would go on waiting for records afterwards.
+
+    A join that outlives its poll is kept, and asked for again: where new metadata alone caused it, the client would
+    otherwise forget that it is under way, and stay out of the group for good.
+    """
+    coordinator = consumer._coordinator
+    if coordinator._join_task is not None:
+        coordinator.request_rejoin()
+        if not isinstance(coordinator._join_task, KeptJoin):
+            coordinator._join_task = KeptJoin(coordinator._join_task)
+    return bool(coordinator.poll(timeout_ms=timeout_s * 1000))
 
 
 def fenced_without_word(consumer: Any) -> bool:

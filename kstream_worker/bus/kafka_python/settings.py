@@ -75,7 +75,7 @@ ELSEWHERE: Mapping[str, str] = MappingProxyType(
         "enable_idempotence": "transactions need it",
         "acks": "transactions need all",
         "retries": "transactions retry until `delivery_timeout_ms`",
-        "allow_auto_create_topics": "topics are made by `kstream-worker topics create`",
+        "allow_auto_create_topics": "topics are made by `kstream-worker topics --create`",
         "consumer_timeout_ms": "it only concerns iteration",
         "exclude_internal_topics": "it only concerns topic patterns",
         "partitioner": "outputs go to the partition of their input",

@@ -1,8 +1,9 @@
 """KLIEP: Kullback-Leibler importance estimation (Sugiyama et al. 2008), solved to convergence.
 
-w = sum_l theta_l K(c_l, .), theta >= 0, maximises mean_{x'} log w(x') subject to mean_x w(x) = 1. With phi_l = theta_l mean_x K(x, c_l) this is
-the likelihood of mixture proportions: minimise -mean log(B phi) + sum phi over phi >= 0 (the multiplier of the constraint is 1). At
-any phi with sum 1, log max_l mean_i B_il / (B phi)_i bounds how much larger the maximum is: the duality gap.
+w = sum_l theta_l K(c_l, .), theta >= 0, maximises mean_{x'} log w(x') subject to mean_x w(x) = 1. With phi_l =
+theta_l mean_x K(x, c_l) this is the likelihood of mixture proportions: minimise -mean log(B phi) + sum phi over phi
+>= 0 (the multiplier of the constraint is 1). At any phi with sum 1, log max_l mean_i B_il / (B phi)_i bounds how much
+larger the maximum is: the duality gap.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kstream_worker.models.baselines.kernels import (
 
 GAP = 1e-10  # of the mean log-likelihood, at which a solution counts as converged
 _LAST_BARRIER = 1e-13
+_COARSE_BARRIER = 1e-6  # enough for cross-validation
 _NEWTON_STEPS = 60
 _SUPPORT = 1e-7  # proportions below are tried at 0 when the solution is polished
 
@@ -70,7 +72,8 @@ class KLIEP:
             dictionary: float64[M, d], kernel centres; None draws `atoms` of y.
 
         Raises:
-            ValueError: an argument is no matrix of finite numbers; no kernel reaches some y or x; not converged to `GAP`.
+            ValueError: an argument is no matrix of finite numbers; no kernel reaches some y or x; not converged to
+                `GAP`.
         """
         left, right = as_points("x", x), as_points("y", y)
         self.dictionary = (
@@ -84,7 +87,9 @@ class KLIEP:
             raise ValueError("some samples lie out of reach of every kernel: use a larger sigma")
         shares, self.gap = mixture_proportions(k_y / mean_x)
         if self.gap > GAP:
-            raise ValueError(f"KLIEP stopped at a duality gap of {self.gap:.2g} where {GAP:g} is asked: use a larger sigma")
+            raise ValueError(
+                f"KLIEP stopped at a duality gap of {self.gap:.2g} where {GAP:g} is asked: use a larger sigma"
+            )
         self.coefficients = shares / mean_x
         return self
 
@@ -96,27 +101,31 @@ class KLIEP:
         return values
 
     def _validate(self, x: Floats, y: Floats) -> float:
-        """The width with the largest mean log-likelihood on held-out folds of y."""
+        """The width with the largest mean log-likelihood on held-out folds, w normalised on the held-out x."""
         unit = median_distance(np.concatenate((x, y)), seed=self._seed)
-        fold = folds(len(y), self._fold_count, seed=self._seed)
-        scores = {w * unit: self._score(x, y, fold, w * unit) for w in self._widths}
+        scores = {w * unit: self._score(x, y, w * unit) for w in self._widths}
         return max(scores, key=lambda sigma: scores[sigma])
 
-    def _score(self, x: Floats, y: Floats, fold: np.ndarray, sigma: float) -> float:
+    def _score(self, x: Floats, y: Floats, sigma: float) -> float:
+        k_x = gaussian_matrix(x, self.dictionary, sigma)
         k_y = gaussian_matrix(y, self.dictionary, sigma)
-        mean_x = gaussian_matrix(x, self.dictionary, sigma).mean(axis=0)
-        if not (mean_x > 0.0).all() or not (k_y.sum(axis=1) > 0.0).all():
+        if not (k_x.sum(axis=0) > 0.0).all() or not (k_y.sum(axis=1) > 0.0).all():
             return -np.inf
-        basis = k_y / mean_x
+        fold_x = folds(len(x), self._fold_count, seed=self._seed)
+        fold_y = folds(len(y), self._fold_count, seed=self._seed + 1)
         total = 0.0
-        for held_out in range(self._fold_count):
-            shares, _ = mixture_proportions(basis[fold != held_out])
+        for out in range(self._fold_count):
+            mean_x = k_x[fold_x != out].mean(axis=0)
+            if not (mean_x > 0.0).all():
+                return -np.inf
+            shares, _ = mixture_proportions(k_y[fold_y != out] / mean_x, last_barrier=_COARSE_BARRIER)
+            theta = shares / mean_x
             with np.errstate(divide="ignore"):
-                total += float(np.log(basis[fold == held_out] @ shares).mean())
+                total += float(np.log(k_y[fold_y == out] @ theta).mean() - np.log((k_x[fold_x == out] @ theta).mean()))
         return total
 
 
-def mixture_proportions(basis: Floats) -> tuple[Floats, float]:
+def mixture_proportions(basis: Floats, *, last_barrier: float = _LAST_BARRIER) -> tuple[Floats, float]:
     """Proportions phi >= 0, sum 1, that maximise mean log(basis phi), and the duality gap reached.
 
     A log-barrier Newton method in coordinates scaled by phi (so that the system stays well conditioned as entries
@@ -124,10 +133,11 @@ def mixture_proportions(basis: Floats) -> tuple[Floats, float]:
 
     Args:
         basis: float64[n, M], not negative, no row of zeros.
+        last_barrier: weight of the barrier to stop at; the gap before polishing is about M times this.
     """
     shares = np.full(basis.shape[1], 1.0 / basis.shape[1])
     barrier = 1e-2
-    while barrier >= _LAST_BARRIER:
+    while barrier >= last_barrier:
         shares = _center(basis, shares, barrier)
         barrier *= 0.1
     shares = shares / shares.sum()
@@ -151,7 +161,8 @@ def _center(basis: Floats, shares: Floats, barrier: float) -> Floats:
         hessian[np.diag_indices_from(hessian)] += barrier
         step = -linalg.solve(hessian, gradient, assume_a="pos")
         decrement = float(-(gradient @ step))
-        # Self-concordance after scaling by 1 / barrier: a step of this length keeps phi > 0 and decreases the objective.
+        # Self-concordance after scaling by 1 / barrier: a step of this length keeps phi > 0 and decreases the
+        # objective.
         length = 1.0 / (1.0 + np.abs(step).max()) if np.abs(step).max() > 0.5 else 1.0
         shares = shares * (1.0 + length * step)
         if decrement <= 1e-3 * barrier:

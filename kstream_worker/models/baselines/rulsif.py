@@ -1,4 +1,4 @@
-"""RULSIF: relative unconstrained least-squares importance fitting (Yamada et al. 2013; paper 004, Appendix A, eqs. 25-27)."""
+"""RULSIF: relative unconstrained least-squares importance fitting (Yamada et al. 2013; paper 004, eqs. 25-27)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kstream_worker.models.baselines.kernels import (
 )
 
 PENALTIES = ("l2", "hilbert")
-_RANK_TOLERANCE = 1e-14  # of the largest eigenvalue of the centres' kernel matrix: below, a direction is rounding noise
+_RANK_TOLERANCE = 1e-14  # of the largest eigenvalue: below, a direction is rounding noise
 
 
 class RULSIF:
     """Batch estimate of r = q / ((1 - alpha) p + alpha q), in closed form.
 
-    theta = (H + lambda R)^-1 h with H = (1-alpha) mean_x k k' + alpha mean_x' k k', h = mean_x' k, R = I (`l2`, the classical form, eq. 26)
-    or K(D, D) (`hilbert`, the norm of the function).
+    theta = (H + lambda R)^-1 h with H = (1-alpha) mean_x k k' + alpha mean_x' k k', h = mean_x' k, R = I (`l2`, the
+    classical form, eq. 26) or K(D, D) (`hilbert`, the norm of the function).
 
     Args:
         alpha: weight of the live side in the denominator, 0 <= alpha < 1.
@@ -122,7 +122,7 @@ class RULSIF:
         return coordinates
 
     def _validate(self, x: Floats, y: Floats) -> tuple[float, float]:
-        """Width and lambda with the smallest mean squared-error criterion (eq. 10 without penalty) on held-out folds."""
+        """Width and lambda with the smallest squared-error criterion (eq. 10, no penalty) on held-out folds."""
         unit = median_distance(np.concatenate((x, y)), seed=self._seed)
         sigmas = (self.sigma,) if self.sigma is not None else tuple(w * unit for w in self._widths)
         lams = np.array((self.lam,) if self.lam is not None else self._lams)

@@ -28,8 +28,8 @@ def choose_atoms(
 ) -> int:
     """Pivoted Cholesky of the sample's kernel matrix: each atom is the point farthest from the span of those before it.
 
-    Ties go to the earlier point. The choice ends at `max_atoms` or where the largest pivot is at most `tolerance`. A number of
-    atoms that is no multiple of 4 is filled up with dropped ones.
+    Ties go to the earlier point. The choice ends at `max_atoms` or where the largest pivot is at most `tolerance`. A
+    number of atoms that is no multiple of 4 is filled up with dropped ones.
 
     Args:
         sample: float64[n * d], rows are points.
@@ -84,13 +84,19 @@ def choose_atoms(
         for j in range(d):
             atoms[j * stride + m] = atoms[j * stride]
         m += 1
+    _gather_factor(columns, n, chosen, found, m, inverse)
+    invert_lower(inverse, m)
+    return m
+
+
+@inline
+def _gather_factor(columns: np.ndarray, n: int, chosen: np.ndarray, found: int, m: int, lower: np.ndarray) -> None:
+    """The rows of the chosen points in the columns of pivoted Cholesky are L; rows from `found` on are 0."""
     start = 0
     for j in range(m):
         for i in range(j, m):
-            inverse[start] = columns[j * n + chosen[i]] if i < found else 0.0
+            lower[start] = columns[j * n + chosen[i]] if i < found else 0.0
             start += 1
-    invert_lower(inverse, m)
-    return m
 
 
 @inline
@@ -131,6 +137,16 @@ def factor(
         for i in range(j, m):
             inverse[start + i - j] = k[i]
         start += m - j
+    kept = _truncated_cholesky(inverse, m, tolerance)
+    invert_lower(inverse, m)
+    return kept
+
+
+@inline
+def _truncated_cholesky(inverse: np.ndarray, m: int, tolerance: float) -> int:
+    """Packed positive semi-definite matrix, in place, to its Cholesky factor without the dropped rows; the rows
+    kept.
+    """
     # Cholesky in place, left to right; the update by column j of the columns behind it is an axpy.
     kept = 0
     start = 0
@@ -161,7 +177,6 @@ def factor(
         if inverse[packed_start(i, m)] == 0.0:
             for j in range(i):
                 inverse[packed_start(j, m) + i - j] = 0.0
-    invert_lower(inverse, m)
     return kept
 
 

@@ -25,7 +25,7 @@ def packed_start(j: int, m: int) -> int:
 
 @inline
 def dot(a: np.ndarray, b: np.ndarray, n: int) -> float:
-    """Sum of a[i] b[i] for i < n, any n: four interleaved partial sums, (s0 + s1) + (s2 + s3), then the rest one by one."""
+    """Sum of a[i] b[i] for i < n, any n: four interleaved sums, (s0 + s1) + (s2 + s3), then the rest in order."""
     s = fill(0.0)
     whole = n - n % 4
     for i in range(0, whole, 4):

@@ -37,11 +37,12 @@ def rls_step(
 ) -> None:
     """One step of recursive least squares on a pair: w becomes the minimiser of eq. 10 with weights of forgetting.
 
-    A <- gamma A + (1-alpha) p p' + alpha q q',  b <- gamma b + (1-alpha)(q - p),  w = A^-1 b, from A = ridge I, b = 0. Held is
-    P = A^-1 and w (which follows by w += P ((1 - alpha f(y)) q - (1 - alpha) f(x) p), f before the step).
+    A <- gamma A + (1-alpha) p p' + alpha q q',  b <- gamma b + (1-alpha)(q - p),  w = A^-1 b, from A = ridge I, b =
+    0. Held is P = A^-1 and w (which follows by w += P ((1 - alpha f(y)) q - (1 - alpha) f(x) p), f before the step).
 
     With gamma < 1 the ridge would fade and P grow without bound in directions that are not excited. So after every
-    `RIDGE_PERIOD`-th step (step = 8, 16, ...) one coordinate, (step / 8 - 1) mod m, gets ridge (1 - gamma^(8 m)) added to its diagonal
+    `RIDGE_PERIOD`-th step (step = 8, 16, ...) one coordinate, (step / 8 - 1) mod m, gets ridge (1 - gamma^(8 m))
+    added to its diagonal
     entry of A, b unchanged: along each axis the ridge then stays between ridge gamma^(8 m) and ridge.
 
     Args:
@@ -136,7 +137,7 @@ def whole_power(x: float, n: int) -> float:
 
 
 @inline
-def _symmetric_times_pair(
+def _symmetric_times_pair(  # noqa: PLR0915 - eight running sums stay in registers only in one loop
     cov: np.ndarray, m: int, p: np.ndarray, q: np.ndarray, gp: np.ndarray, gq: np.ndarray
 ) -> None:
     """gp <- P p, gq <- P q in one pass over the packed triangle: each column serves as a column and as a row."""

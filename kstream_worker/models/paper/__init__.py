@@ -1,4 +1,4 @@
-"""The papers' forms exactly, with dictionaries that grow without bound: for one key, in a notebook, never in a worker."""
+"""The papers' forms exactly, with dictionaries that grow: for one key, in a notebook, never in a worker."""
 
 from kstream_worker.models.paper.olre import PaperOLRE
 

@@ -1,7 +1,8 @@
-"""Online likelihood-ratio estimation as printed in paper 004 (Algorithm 1, schedules of eq. 20), with its growing dictionary.
+"""Online likelihood-ratio estimation as printed in paper 004 (Algorithm 1, schedules of eq. 20), growing with every
+pair.
 
-Corrections of the print: the second argument in eq. 19 is x'_t, as in Algorithm 1; the second line of eq. 16 is A(x_t, x'_t); the
-norm in eq. 10 is squared.
+Corrections of the print: the second argument in eq. 19 is x'_t, as in Algorithm 1; the second line of eq. 16 is
+A(x_t, x'_t); the norm in eq. 10 is squared.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class PaperOLRE:
         required = required_t0(a, beta)
         if t0 < required:
             warnings.warn(
-                f"t0 = {t0:g} violates the condition of Theorem 1 for a = {a:g}, beta = {beta:g}: it needs t0 >= {required:.6g}",
+                f"t0 = {t0:g} violates the condition of Theorem 1 for a = {a:g}, beta = {beta:g}: "
+                f"it needs t0 >= {required:.6g}",
                 UserWarning,
                 stacklevel=2,
             )

@@ -1,0 +1,187 @@
+"""Experiments I-III of the paper on online likelihood-ratio estimation (section 5), four estimators.
+
+    python -m benchmarks.olre [--seeds N]
+
+The error is the mean of (f - r)^2 over 10,000 fresh points of (1 - alpha) p + alpha q, r the true relative ratio, at
+1,000 and at 10,000 pairs. KLIEP estimates the plain ratio w; its relative ratio w / (1 - alpha + alpha w) is
+compared. RULSIF is cross-validated anew at either size, KLIEP at 1,000 pairs. The last line is one JSON object; its
+`mse` is the bounded default at alpha .1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kstream_worker.models import OLRE
+from kstream_worker.models.baselines import KLIEP, RULSIF
+from kstream_worker.models.baselines.kernels import median_distance
+from kstream_worker.models.paper import PaperOLRE
+
+Floats = NDArray[np.float64]
+SIZES = (1_000, 10_000)
+ALPHAS = (0.1, 0.5)
+TEST_POINTS = 10_000
+LIMITS = {"I": 0.19, "II": 0.035, "III": 0.012}
+CENTRES = np.array([(0.0, 0.0), (0.0, 5.0), (0.0, -5.0), (5.0, 0.0), (-5.0, 0.0)])
+CORRELATION = 0.8
+
+
+class Experiment(NamedTuple):
+    """Samplers (rng, n) -> float64[n, d] and densities float64[n, d] -> float64[n] of p and q."""
+
+    draw_p: Callable[[np.random.Generator, int], Floats]
+    draw_q: Callable[[np.random.Generator, int], Floats]
+    p: Callable[[Floats], Floats]
+    q: Callable[[Floats], Floats]
+
+
+def _normal(z: Floats, variance: float) -> Floats:
+    return np.exp(np.square(z).sum(axis=1) / (-2.0 * variance)) / (2.0 * np.pi * variance)
+
+
+def _correlated(z: Floats) -> Floats:
+    rest = 1.0 - CORRELATION**2
+    form = np.square(z).sum(axis=1) - 2.0 * CORRELATION * z[:, 0] * z[:, 1]
+    return np.exp(form / (-2.0 * rest)) / (2.0 * np.pi * np.sqrt(rest))
+
+
+def _draw_correlated(rng: np.random.Generator, n: int) -> Floats:
+    a, b = rng.normal(size=(2, n))
+    return np.stack((a, CORRELATION * a + np.sqrt(1.0 - CORRELATION**2) * b), axis=1)
+
+
+EXPERIMENTS = {
+    "I": Experiment(
+        lambda rng, n: rng.uniform(-np.sqrt(3.0), np.sqrt(3.0), size=(n, 1)),
+        lambda rng, n: rng.laplace(0.0, np.sqrt(0.5), size=(n, 1)),
+        lambda z: (np.abs(z[:, 0]) <= np.sqrt(3.0)) / (2.0 * np.sqrt(3.0)),
+        lambda z: np.exp(-np.sqrt(2.0) * np.abs(z[:, 0])) / np.sqrt(2.0),
+    ),
+    "II": Experiment(lambda rng, n: rng.normal(size=(n, 2)), _draw_correlated, lambda z: _normal(z, 1.0), _correlated),
+    "III": Experiment(
+        lambda rng, n: rng.normal(scale=np.sqrt(10.0), size=(n, 2)),
+        lambda rng, n: rng.normal(scale=np.sqrt(5.0), size=(n, 2)) + CENTRES[rng.integers(5, size=n)],
+        lambda z: _normal(z, 10.0),
+        lambda z: sum((_normal(z - centre, 5.0) for centre in CENTRES), np.zeros(len(z))) / 5.0,
+    ),
+}
+
+
+class Problem(NamedTuple):
+    """Pairs to learn from, fresh points, and the truth there."""
+
+    x: Floats
+    y: Floats
+    z: Floats
+    truth: Floats
+    alpha: float
+
+
+def make_problem(name: str, alpha: float, seed: int) -> Problem:
+    rng = np.random.default_rng((seed, *name.encode()))
+    e = EXPERIMENTS[name]
+    x, y = e.draw_p(rng, SIZES[-1]), e.draw_q(rng, SIZES[-1])
+    live = rng.uniform(size=(TEST_POINTS, 1)) < alpha
+    z = np.where(live, e.draw_q(rng, TEST_POINTS), e.draw_p(rng, TEST_POINTS))
+    q = e.q(z)
+    return Problem(x, y, z, q / ((1.0 - alpha) * e.p(z) + alpha * q), alpha)
+
+
+def online(model: OLRE | PaperOLRE, problem: Problem) -> list[float]:
+    errors = []
+    start = 0
+    for size in SIZES:
+        model.update(problem.x[start:size], problem.y[start:size])
+        errors.append(float(np.square(model.ratio(problem.z) - problem.truth).mean()))
+        start = size
+    return errors
+
+
+def bounded(problem: Problem) -> list[float]:
+    return online(OLRE(problem.x.shape[1], alpha=problem.alpha, atoms=100), problem)
+
+
+def bounded_sgd(problem: Problem) -> list[float]:
+    return online(OLRE(problem.x.shape[1], alpha=problem.alpha, atoms=100, estimator="sgd"), problem)
+
+
+def paper(problem: Problem) -> list[float]:
+    first = np.concatenate((problem.x[:100], problem.y[:100]))
+    with warnings.catch_warnings():  # the paper's own t0 = 100 is below what its Theorem 1 asks at beta = .5
+        warnings.simplefilter("ignore", UserWarning)
+        model = PaperOLRE(0.7 * median_distance(first, seed=0), alpha=problem.alpha, beta=0.5, a=4.0, t0=100.0)
+    return online(model, problem)
+
+
+def rulsif(problem: Problem) -> list[float]:
+    models = [RULSIF(alpha=problem.alpha).fit(problem.x[:n], problem.y[:n]) for n in SIZES]
+    return [float(np.square(model.ratio(problem.z) - problem.truth).mean()) for model in models]
+
+
+def kliep(problem: Problem) -> list[float]:
+    errors = []
+    sigma = None
+    for n in SIZES:
+        model = KLIEP(sigma=sigma).fit(problem.x[:n], problem.y[:n])
+        sigma = model.sigma
+        w = model.ratio(problem.z)
+        relative = w / (1.0 - problem.alpha + problem.alpha * w)
+        errors.append(float(np.square(relative - problem.truth).mean()))
+    return errors
+
+
+METHODS = {"bounded": bounded, "bounded sgd": bounded_sgd, "paper": paper, "RULSIF": rulsif, "KLIEP": kliep}
+
+
+def main() -> int:
+    """Run the bench; 1 when the bounded default misses a limit."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--seeds", type=int, default=5, help="of all estimators but the slow paper form, which runs on the first"
+    )
+    seeds = parser.parse_args().seeds
+    results: dict[str, dict[str, dict[str, list[list[float]]]]] = {}
+    print(
+    spread = f"standard deviation over {seeds} seeds; the paper's form: one seed"
+    print(f"mean squared error ({spread}) at {SIZES[0]:,} and {SIZES[1]:,} pairs")
+    )
+    print(f"{'':4} {'alpha':>5}  {'estimator':12} {SIZES[0]:>16,} {SIZES[1]:>16,} {'s/run':>7}")
+    for name in EXPERIMENTS:
+        for alpha in ALPHAS:
+            rows: dict[str, list[list[float]]] = defaultdict(list)
+            for method, run in METHODS.items():
+                began = time.perf_counter()
+                used = 1 if method == "paper" else seeds
+                for seed in range(used):
+                    rows[method].append(run(make_problem(name, alpha, seed)))
+                seconds = (time.perf_counter() - began) / used
+                mean, sd = np.mean(rows[method], axis=0), np.std(rows[method], axis=0)
+                cells = " ".join(f"{m:8.4f} ({s:.4f})" for m, s in zip(mean, sd, strict=True))
+                print(f"{name:4} {alpha:5}  {method:12} {cells} {seconds:7.2f}", flush=True)
+            results.setdefault(name, {})[str(alpha)] = dict(rows)
+    mse = {name: float(np.mean(results[name]["0.1"]["bounded"], axis=0)[-1]) for name in EXPERIMENTS}
+    means = {
+        name: {
+            alpha: {
+                method: dict(zip(map(str, SIZES), np.mean(rows, axis=0), strict=True))
+                for method, rows in methods.items()
+            }
+            for alpha, methods in by_alpha.items()
+        }
+        for name, by_alpha in results.items()
+    }
+    print(json.dumps({"mse": mse, "limits": LIMITS, "seeds": seeds, "means": means}))
+    return int(any(mse[name] > limit for name, limit in LIMITS.items()))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

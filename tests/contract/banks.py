@@ -1,0 +1,63 @@
+"""The banks that the contract suite holds to `ports.Bank`. To add one: a line in `BANKS`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kstream_worker.detectors.pairs import PairBank
+from kstream_worker.detectors.ranks import RankBank
+from kstream_worker.models import OlreBank
+from kstream_worker.ports import Bank
+
+DIMS = 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of bank under test.
+
+    Attributes:
+        make: a fresh bank of `DIMS` features with this seed; a short warm-up keeps the suite quick.
+        paired: whether it takes x.
+        other: a fresh bank of another configuration, whose snapshots must be refused.
+    """
+
+    make: Callable[[int], Bank]
+    paired: bool
+    other: Callable[[], Bank]
+
+
+BANKS: dict[str, Case] = {
+    "olre-rls": Case(
+        lambda seed: OlreBank(DIMS, warmup=20, atoms=12, seed=seed), True, lambda: OlreBank(DIMS, warmup=21, atoms=12)
+    ),
+    "olre-rls-forgetting": Case(
+        lambda seed: OlreBank(DIMS, warmup=20, atoms=12, gamma=0.99, seed=seed),
+        True,
+        lambda: OlreBank(DIMS, warmup=20, atoms=12),
+    ),
+    "olre-sgd": Case(
+        lambda seed: OlreBank(DIMS, warmup=20, atoms=12, estimator="sgd", seed=seed),
+        True,
+        lambda: OlreBank(DIMS, warmup=20, atoms=12),
+    ),
+    "pairs": Case(
+        lambda seed: PairBank(DIMS, arl=1e3, warmup=20, atoms=12, seed=seed),
+        True,
+        lambda: PairBank(DIMS, arl=1e3, warmup=21, atoms=12),
+    ),
+    "pairs-hold": Case(
+        lambda seed: PairBank(DIMS, arl=1e3, warmup=20, atoms=12, on_alarm="hold", dead_time_ms=9000, seed=seed),
+        True,
+        lambda: PairBank(DIMS, arl=1e3, warmup=20, atoms=12),
+    ),
+    "ranks": Case(
+        lambda seed: RankBank(DIMS, arl=20.0, warmup=20, dependence="none", seed=seed),
+        False,
+        lambda: RankBank(DIMS, arl=20.0, warmup=21, dependence="none"),
+    ),
+    "ranks-auto-hold": Case(
+        lambda seed: RankBank(DIMS, arl=20.0, warmup=60, on_alarm="hold", dead_time_ms=9000, seed=seed),
+        False,
+        lambda: RankBank(DIMS, arl=20.0, warmup=60),
+    ),
+}

@@ -1,0 +1,162 @@
+"""The group member on a real broker."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.structs import OffsetAndMetadata
+from kafka_member import Member, client_partition, fill, freeze, members, until
+
+from kstream_worker.errors import Retry
+from kstream_worker.records import ChangeKind, Committed, End, Progress, TopicPartition
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+
+def test_columns_of_a_batch(kafka, make_topic):
+    topic = make_topic()
+    producer = KafkaProducer(bootstrap_servers=kafka)
+    producer.send(topic, b"one", b"k", [("h", b"x"), ("h", b"")], 0, 1000)
+    producer.send(topic, None, b"k", None, 0, 1001)
+    producer.send(topic, b"three", None, None, 0, 1002)
+    producer.flush()
+    producer.close()
+    with members(Member(kafka, topic)) as member:
+        member.join(1, resume=False)
+        partition = TopicPartition(topic, 0)
+        assert member.source.position(partition) is None
+        assert [member.poll(resume=False).batches for _ in range(3)] == [[], [], []]  # paused until sought and resumed
+        member.source.resume([partition])
+        assert member.poll(resume=False).batches == []  # sought is a condition of its own
+        member.source.seek(partition, 0)
+        (batch,) = member.read(3)
+        assert batch.offsets == [0, 1, 2]
+        assert batch.timestamps == [1000, 1001, 1002]
+        assert batch.keys == [b"k", b"k", None]
+        assert batch.values == [b"one", None, b"three"]
+        assert [list(headers) for headers in batch.headers] == [[("h", b"x"), ("h", b"")], [], []]
+        assert (batch.next_offset, batch.leader_epoch) == (3, 0)
+        assert member.source.position(partition) == 3
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd", "snappy", "gzip"])
+def test_compressed_input(kafka, make_topic, codec):
+    topic, values = make_topic(), [b"value-%d" % n for n in range(300)]
+    fill(kafka, topic, values, compression_type=codec, linger_ms=50)
+    with members(Member(kafka, topic)) as member:
+        assert [value for batch in member.read(300) for value in batch.values] == values
+
+
+def test_aborted_records_are_skipped_and_markers_passed(kafka, make_topic):
+    topic = make_topic()
+    producer = KafkaProducer(bootstrap_servers=kafka, transactional_id=f"tx-{topic}")
+    producer.init_transactions()
+    for number in range(4):
+        producer.begin_transaction()
+        producer.send(topic, b"%d" % number, None, None, 0)
+        producer.flush()
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    producer.close()
+    with members(Member(kafka, topic)) as member:
+        batches = member.read(2)
+        assert [value for batch in batches for value in batch.values] == [b"0", b"2"]
+        assert [offset for batch in batches for offset in batch.offsets] == [0, 4]
+        partition = TopicPartition(topic, 0)
+        with contextlib.closing(member.bus.cluster()) as cluster:
+            (end,) = cluster.end([partition], End.HIGH).values()
+        until(lambda: member.poll() and member.source.position(partition) == end)
+        assert end == 8
+        batches[-1].next_offset = 8
+        assert batches[-1].next_offset > batches[-1].offsets[-1]
+
+
+def test_committed_waits_for_open_transactions(kafka, make_topic):
+    topic = make_topic()
+    partition = TopicPartition(topic, 0)
+    with members(Member(kafka, topic)) as member:
+        member.join(1)
+        member.commit(progress={partition: Progress(3, 0)}, token="first")
+        other = KafkaProducer(bootstrap_servers=kafka, transactional_id=f"tx-{topic}")
+        other.init_transactions()
+        other.begin_transaction()
+        offsets = {client_partition(topic): OffsetAndMetadata(5, "second", 0)}
+        other.send_offsets_to_transaction(offsets, member.membership().metadata)
+        with pytest.raises(Retry, match="in time"):
+            member.source.committed([partition], 0.5)
+        other.commit_transaction()
+        other.close()
+        assert member.source.committed([partition], 30) == {partition: Committed(5, "second", 0)}
+
+
+def test_partitions_move_and_return_paused(kafka, make_topic):
+    topic = make_topic(partitions=2)
+    for partition in range(2):
+        fill(kafka, topic, [b"a", b"b"], partition)
+    first, second = Member(kafka, topic), Member(kafka, topic, name="m1")
+    with members(first) as first:
+        assert len(first.read(4)) >= 2
+        second.start()
+        until(lambda: first.poll() and second.poll() and (len(first.owned), len(second.owned)) == (1, 1))
+        (moved,) = second.owned
+        assert (ChangeKind.REVOKED, moved) in first.changes
+        fill(kafka, topic, [b"c"], moved.partition)
+        polls = [first.poll() for _ in range(3) if second.poll() is not None]
+        assert all(batch.partition in first.owned for poll in polls for batch in poll.batches)
+        first.source.seek(moved, 0)  # not ours: no effect
+        first.source.resume([moved])
+        assert first.source.position(moved) is None
+        second.close()
+        until(lambda: first.poll(resume=False) and moved in first.owned and first.source.membership())
+        assert [first.poll(resume=False).batches for _ in range(3)] == [[], [], []]
+        first.resume([moved])
+        assert [value for batch in first.read(3) for value in batch.values] == [b"a", b"b", b"c"]
+
+
+def test_a_static_member_leaves_only_when_asked(kafka, make_topic):
+    topic = make_topic()
+    admin = KafkaAdminClient(bootstrap_servers=kafka)
+
+    def remaining(group):
+        return len(admin.describe_groups([group])[group]["members"])
+
+    for leave, left in ((False, 1), (True, 0)):
+        member = Member(kafka, topic, static=True).start()
+        member.join(1)
+        member.close(leave=leave)
+        assert remaining(member.group) == left
+    dynamic = Member(kafka, topic, group=f"d-{topic}").start()
+    dynamic.join(1)
+    dynamic.close(leave=False)
+    assert remaining(dynamic.group) == 0
+    admin.close()
+
+
+def test_close_ends_with_the_broker_frozen(kafka_process, make_own_topic):
+    topic = make_own_topic()
+    member = Member(kafka_process.bootstrap_servers, topic).start()
+    member.join(1)
+    freeze(kafka_process)
+    member.source.close(leave=True, timeout_s=1.0)
+    member.writer.close(1.0)
+    kafka_process.thaw()
+
+
+def test_an_answer_that_came_too_late_is_not_taken_for_a_new_one(kafka_process, make_own_topic):
+    """The client keeps a timed-out read of committed offsets and gives its old answer to the next call."""
+    topic = make_own_topic()
+    partition = TopicPartition(topic, 0)
+    with members(Member(kafka_process.bootstrap_servers, topic)) as member:
+        member.join(1)
+        member.commit(progress={partition: Progress(1)}, token="old")
+        assert member.committed() == (1, "old")
+        freeze(kafka_process)
+        with pytest.raises(Retry):
+            member.source.committed([partition], 0.3)
+        kafka_process.thaw()
+        until(lambda: member.commit(progress={partition: Progress(2)}, token="new").value == "committed")
+        assert member.committed() == (2, "new")
