@@ -150,10 +150,8 @@ def main() -> int:
     )
     seeds = parser.parse_args().seeds
     results: dict[str, dict[str, dict[str, list[list[float]]]]] = {}
-    print(
     spread = f"standard deviation over {seeds} seeds; the paper's form: one seed"
     print(f"mean squared error ({spread}) at {SIZES[0]:,} and {SIZES[1]:,} pairs")
-    )
     print(f"{'':4} {'alpha':>5}  {'estimator':12} {SIZES[0]:>16,} {SIZES[1]:>16,} {'s/run':>7}")
     for name in EXPERIMENTS:
         for alpha in ALPHAS:

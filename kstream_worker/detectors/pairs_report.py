@@ -43,9 +43,10 @@ def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[s
 
     The leading score is `learned` where the ensemble has the largest share of the evidence, else the simplest fixed
     score (coordinates before the radius before products) that is about as sure as the surest. The change is where the
-    best-paying run began. Features are weighed by the logarithm of the best run of each score they are part
-    of; where no run of a fixed score has paid 10, by how much the leading estimate varies along them. Direction is that
-    of the leading score, or for `learned` of the first feature.
+    best-paying run of that score began, for `learned` of all: fixed scores need not learn first. Features are weighed
+    by the logarithm of the best run of each score they are part of; where no run of a fixed score has paid 10, by how
+    much the leading estimate varies along them. Direction is that of the leading score, or for `learned` of the first
+    feature.
     """
     bets = _bets(row, plan)
     scores = report.fixed_scores(names, radius=True, products=bool(plan.products), squares=True)
@@ -57,7 +58,8 @@ def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[s
     slopes = _variation(row, int(state[ATOMS]), plan, estimate)
     features = report.share_evidence(names, scores, paid.tolist(), slopes)
     leading = names.index(features[0][0]) if learned else _simplest(bets.means[: plan.scores])
-    at = np.unravel_index(int(np.argmax(bets.runs)), bets.runs.shape)
+    candidates = bets.runs if learned else np.where(np.arange(plan.columns) == leading, bets.runs, 0.0)
+    at = np.unravel_index(int(np.argmax(candidates)), candidates.shape)
     return Crossing(
         score=report.LEARNED if learned else scores[leading].name,
         change_seq=int(bets.run_seq[at]),

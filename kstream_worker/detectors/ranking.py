@@ -72,15 +72,21 @@ def count(bag: np.ndarray, z: np.int16) -> tuple[np.int16, np.int16]:
 
 
 @inline
-def count_products(a: np.ndarray, b: np.ndarray, product: np.int32) -> tuple[np.int16, np.int16]:
-    """How many of the products a[i] b[i] (int16[n] each) are larger than `product`, how many are equal."""
-    larger = np.int32(0)
-    equal = np.int32(0)
+def product(a: np.int16, b: np.int16) -> np.int16:
+    """a b / 2^16, rounded down: a function of the sample that takes one vector instruction for sixteen of them."""
+    return np.int16(np.int32(np.int32(a) * np.int32(b)) >> 16)
+
+
+@inline
+def count_products(a: np.ndarray, b: np.ndarray, z: np.int16) -> tuple[np.int16, np.int16]:
+    """How many of the products of a[i] and b[i] (int16[n] each) are larger than z, how many are equal."""
+    larger = np.int16(0)
+    equal = np.int16(0)
     for i in range(len(a)):
-        value = np.int32(np.int32(a[i]) * np.int32(b[i]))
-        larger = np.int32(larger + np.int32(value > product))
-        equal = np.int32(equal + np.int32(value == product))
-    return np.int16(larger), np.int16(equal)
+        value = np.int16(np.int32(np.int32(a[i]) * np.int32(b[i])) >> 16)
+        larger = np.int16(larger + np.int16(value > z))
+        equal = np.int16(equal + np.int16(value == z))
+    return larger, equal
 
 
 @inline

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED, one_sided, shiryaev_roberts, two_sided
-from kstream_worker.detectors.ranking import count, count_products, count_scores, p_value, place
+from kstream_worker.detectors.ranking import count, count_products, count_scores, p_value, place, product
 from kstream_worker.detectors.ranks_layout import (
     AT_H_BAG,
     AT_H_SCORES,
@@ -16,12 +16,14 @@ from kstream_worker.detectors.ranks_layout import (
     AT_S_BAG,
     AT_T_RING,
     AT_V_BAG,
+    AT_VALUES,
     ATOM_COUNT,
     BAG,
     BETS,
     BLOCK,
     BLOCK_SUM,
     BLOCK_TIME,
+    COLUMNS,
     COUNT,
     DIMS,
     FIXED,
@@ -90,8 +92,8 @@ def rank_fixed(
                 if b == plan[DIMS]:
                     a += 1
                     b = a + 1
-                product = np.int32(np.int32(q[a]) * np.int32(q[b]))
-                larger, equal = count_products(bag[a * BAG : a * BAG + n], bag[b * BAG : b * BAG + n], product)
+                first, second = bag[a * BAG : a * BAG + n], bag[b * BAG : b * BAG + n]
+                larger, equal = count_products(first, second, product(q[a], q[b]))
             bet_two_sided(row, column, p_value(larger, equal, n, u), 1.0, seq, time, plan, work)
     place(bag, BAG, own, n, below(stream, REMOVE, seq, BAG + 1), q)
     state[V_SIZE] = min(n + 1, BAG)
@@ -123,7 +125,8 @@ def rank_learned(
         larger, equal = count_scores(scores[:n], own)
         g = work[GAINS]
         one_sided(p_value(larger, equal, n, uniform(stream, RANK_LEARNED, seq)), g)
-        shiryaev_roberts(row, g, plan[AT_R] + plan[BETS] - ONE_SIDED, ONE_SIDED, 2.0)
+        mean = shiryaev_roberts(row, g, plan[AT_R] + plan[BETS] - ONE_SIDED, ONE_SIDED, 2.0)
+        row[plan[AT_VALUES] + plan[COLUMNS] - 1] = mean
         work[LOCATED, 0] = g[2]
         work[LOCATED, 1] = g[4]
         _advance(row, plan[LOCATORS] - ONE_SIDED_LOCATORS, ONE_SIDED_LOCATORS, seq, time, plan, work)
@@ -195,7 +198,7 @@ def bet_two_sided(
     """
     g = work[GAINS]
     two_sided(p, g)
-    shiryaev_roberts(row, g, plan[AT_R] + column * TWO_SIDED, TWO_SIDED, a)
+    row[plan[AT_VALUES] + column] = shiryaev_roberts(row, g, plan[AT_R] + column * TWO_SIDED, TWO_SIDED, a)
     located = work[LOCATED]
     located[0] = g[2]
     located[1] = g[6]

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED
 from kstream_worker.detectors.ranks_columns import PICK, REPLACE, rank_fixed, rank_learned, rank_means
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ARMED,
-    AT_R,
     AT_UNION,
+    AT_VALUES,
     ATOM_COUNT,
     BEST,
     CLOCK,
@@ -177,13 +176,9 @@ def _judge(
 def _largest(row: np.ndarray, state: np.ndarray, plan: np.ndarray, weights: np.ndarray) -> float:
     """The largest w mean R of all columns; notes which column it is."""
     largest = -1.0
-    for c in range(plan[COLUMNS]):
-        start = plan[AT_R] + c * TWO_SIDED
-        n = TWO_SIDED if c < plan[COLUMNS] - 1 else ONE_SIDED
-        total = 0.0
-        for k in range(n):
-            total += row[start + k]
-        value = weights[c] * total / n
+    values = row[plan[AT_VALUES] : plan[AT_VALUES] + plan[COLUMNS]]
+    for c in range(len(values)):
+        value = weights[c] * values[c]
         if value > largest:
             largest = value
             state[BEST] = c

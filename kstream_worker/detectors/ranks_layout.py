@@ -18,7 +18,7 @@ BAG = 1000  # V: samples that coordinates, radius and products are ranked in
 LEARNED_BAG = 500  # H: samples that the learned score is ranked in; as many reference samples (T) train it
 SLOW_BAG = 500  # block means
 BLOCK = 25  # samples per block mean
-ATOMS = 50
+ATOMS = 48  # a multiple of 4: the estimators work on four at a time
 MAX_PRODUCT_DIMS = 10  # products of coordinates are scores for 2 <= d <= 10
 
 TWO_SIDED_LOCATORS = 5  # bets whose runs date a change: +b, -b, +u, -u, power of r
@@ -82,6 +82,7 @@ class Layout(NamedTuple):
     atoms: int
     h_scores: int
     R: int
+    values: int  # mean R of each column
     run_product: int
     run_seq: int
     run_time: int
@@ -125,6 +126,7 @@ class Layout(NamedTuple):
     AT_ATOMS,
     AT_H_SCORES,
     AT_R,
+    AT_VALUES,
     AT_RUN_PRODUCT,
     AT_RUN_SEQ,
     AT_RUN_TIME,
@@ -136,7 +138,7 @@ class Layout(NamedTuple):
     AT_S_BAG,
     SHORTS,
     INTS,
-) = range(34)
+) = range(35)
 
 
 # Rows of the scratch matrix.
@@ -172,7 +174,7 @@ def make_layout(dims: int, warmup: int, dependence: int) -> Layout:
     packed = ATOMS * (ATOMS + 1) // 2
     cov, inverse = at.take(packed), at.take(packed)
     weights, duals, atoms = at.take(ATOMS), at.take(ATOMS), at.take(ATOMS * dims)
-    h_scores, R = at.take(LEARNED_BAG), at.take(bets)
+    h_scores, R, values = at.take(LEARNED_BAG), at.take(bets), at.take(two_sided + 1)
     run_product, run_seq, run_time = at.take(locators), at.take(locators), at.take(locators)
     floats = max(at.take(0), union + warmup * dims)
     at = _Cursor(0)
@@ -203,6 +205,7 @@ def make_layout(dims: int, warmup: int, dependence: int) -> Layout:
         atoms=atoms,
         h_scores=h_scores,
         R=R,
+        values=values,
         run_product=run_product,
         run_seq=run_seq,
         run_time=run_time,

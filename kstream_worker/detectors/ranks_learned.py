@@ -55,18 +55,17 @@ _UNIT = 1.0 / STEPS
 
 
 @inline
-def kappa(squares: np.ndarray, n: int, gain: float) -> None:
-    """squares[i] <- kappa(-gain squares[i]), for squared distances."""
-    for i in range(n):
-        v = -gain * squares[i]
-        t = (v if v < _FAR else _FAR) * (1.0 / 64.0)
-        s = 1.0 - t * (1.0 - t * (0.5 - t * (1.0 / 6.0)))
-        s *= s
-        s *= s
-        s *= s
-        s *= s
-        s *= s
-        squares[i] = s * s
+def kappa(square: float, gain: float) -> float:
+    """The kernel at a squared distance."""
+    v = -gain * square
+    t = (v if v < _FAR else _FAR) * (1.0 / 64.0)
+    s = 1.0 - t * (1.0 - t * (0.5 - t * (1.0 / 6.0)))
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    s *= s
+    return s * s
 
 
 @inline
@@ -79,29 +78,34 @@ def refresh(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.nda
     duals = row[plan[AT_DUALS] : plan[AT_DUALS] + m]
     nystrom.dual_weights(row[plan[AT_INVERSE] :], m, row[plan[AT_WEIGHTS] :], duals)
     n = state[H_SIZE]
-    d = plan[DIMS]
-    for j in range(d):
+    last = plan[DIMS] - 1
+    for j in range(last + 1):
         start = plan[AT_H_BAG] + j * LEARNED_BAG
         column = shorts[start : start + n]
         units = work[UNITS + j, :n]
         for i in range(n):
             units[i] = column[i] * _UNIT
+    gain = row[GAIN]
     scores = row[plan[AT_H_SCORES] : plan[AT_H_SCORES] + n]
+    squares = work[KERNEL, :n]
     for i in range(n):
         scores[i] = 0.0
-    kernel = work[KERNEL, :n]
+        squares[i] = 0.0
     for a in range(m):
-        for i in range(n):
-            kernel[i] = 0.0
-        for j in range(d):
+        atoms = row[plan[AT_ATOMS] + a :]
+        for j in range(last):
             units = work[UNITS + j, :n]
-            atom = row[plan[AT_ATOMS] + j * ATOMS + a]
+            atom = atoms[j * ATOMS]
             for i in range(n):
                 delta = units[i] - atom
-                kernel[i] += delta * delta
-        kappa(kernel, n, row[GAIN])
+                squares[i] += delta * delta
+        units = work[UNITS + last, :n]
+        atom = atoms[last * ATOMS]
+        dual = duals[a]
         for i in range(n):
-            scores[i] += duals[a] * kernel[i]
+            delta = units[i] - atom
+            scores[i] += dual * kappa(squares[i] + delta * delta, gain)
+            squares[i] = 0.0
 
 
 @inline
@@ -117,7 +121,9 @@ def score(row: np.ndarray, m: int, plan: np.ndarray, work: np.ndarray) -> float:
         for a in range(m):
             delta = z - atoms[a]
             kernel[a] += delta * delta
-    kappa(kernel, m, row[GAIN])
+    gain = row[GAIN]
+    for a in range(m):
+        kernel[a] = kappa(kernel[a], gain)
     duals = row[plan[AT_DUALS] : plan[AT_DUALS] + m]
     total = 0.0
     for a in range(m):

@@ -130,8 +130,7 @@ def test_ranks_of_the_reference() -> None:
         load(z)
         assert size == expected["bag_size"][t]
         counts = [ranking.count(bag[c * m : c * m + size], q[c]) for c in range(3)]
-        product = np.int32(int(q[0]) * int(q[1]))
-        counts.append(ranking.count_products(bag[:size], bag[m : m + size], product))
+        counts.append(ranking.count_products(bag[:size], bag[m : m + size], ranking.product(q[0], q[1])))
         assert [int(c[0]) for c in counts] == expected["gt"][t]
         assert [int(c[1]) for c in counts] == expected["eq"][t]
         p = [ranking.p_value(int(gt), int(eq), size, given["U"][t]) for gt, eq in counts]
