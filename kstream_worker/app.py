@@ -241,8 +241,12 @@ def warm_up_kernels(config: Config) -> None:
     bank.update(slots, x, y, np.arange(n, dtype=np.int64))
 
 
-def check(config: Config) -> list[str]:
+def check(config: Config, bus: Bus | None = None) -> list[str]:
     """What is wrong with the configuration, the topics and the rights; empty when a worker could run.
+
+    Args:
+        config: what to check.
+        bus: its adapters, where they are built already.
 
     Raises:
         Retry: the bus does not answer.
@@ -255,7 +259,7 @@ def check(config: Config) -> list[str]:
             problems.append(str(error))
             break
     try:
-        bus = build_bus(config)
+        bus = bus or build_bus(config)
         outputs = list(output_topics(config))
         problems += with_cluster(bus, lambda c: c.check_rights(inputs=[config.input.topic], outputs=outputs))
     except ConfigError as error:
@@ -283,8 +287,11 @@ def run(config: Config, *, leave: bool = False) -> int:
         server = StatusServer(status, metrics.render, telemetry.host, telemetry.port)
         log.info("serving metrics and health", host=telemetry.host, port=server.port)
     try:
-        _require_bus(config)
-        worker = build_worker(config, telemetry=metrics, board=status, leave=leave)
+        bus = build_bus(config)
+        for note in bus.notes:
+            log.warning(note)
+        _require_bus(config, bus)
+        worker = build_worker(config, bus=bus, telemetry=metrics, board=status, leave=leave)
         _stop_on_signals(worker)
         worker.run()
     finally:
@@ -293,12 +300,12 @@ def run(config: Config, *, leave: bool = False) -> int:
     return EXIT_OK
 
 
-def _require_bus(config: Config) -> None:
+def _require_bus(config: Config, bus: Bus) -> None:
     """Wait a while for the bus, then insist on topics and rights."""
     patience = Patience(time.monotonic, _CONNECT_S, 0.5, "Check bus.kafka.bootstrap_servers and that the brokers run.")
     while True:
         try:
-            problems = check(config)
+            problems = check(config, bus)
         except Retry as error:
             pause_s = patience.failed(str(error))
             log.warning("the bus does not answer yet", why=str(error), in_s=pause_s)

@@ -184,14 +184,17 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """The adapters of one kind of bus, as factories: the worker makes a new source after `Rejoin`, a new writer
-    never.
+    """The adapters of one kind of bus, as factories: a worker makes a new source after `Rejoin`, a new writer never.
+
+    Attributes:
+        notes: what the user must know about the guarantee of these inputs and outputs; to be logged at the start.
     """
 
     source: Callable[[], Source]
     writer: Callable[[], Writer]
     cluster: Callable[[], Cluster]
     reader: Callable[[], Reader] | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Decoder(Protocol):

@@ -127,7 +127,7 @@ def rank_learned(
         one_sided(p_value(larger, equal, n, uniform(stream, RANK_LEARNED, seq)), g)
         mean = shiryaev_roberts(row, g, plan[AT_R] + plan[BETS] - ONE_SIDED, ONE_SIDED, 2.0)
         row[plan[AT_VALUES] + plan[COLUMNS] - 1] = mean
-        work[LOCATED, 0] = g[2]
+        work[LOCATED, 0] = g[3]
         work[LOCATED, 1] = g[4]
         _advance(row, plan[LOCATORS] - ONE_SIDED_LOCATORS, ONE_SIDED_LOCATORS, seq, time, plan, work)
     removed = below(stream, REMOVE_LEARNED, seq, LEARNED_BAG + 1)
@@ -199,11 +199,11 @@ def bet_two_sided(
     g = work[GAINS]
     two_sided(p, g)
     row[plan[AT_VALUES] + column] = shiryaev_roberts(row, g, plan[AT_R] + column * TWO_SIDED, TWO_SIDED, a)
-    located = work[LOCATED]
-    located[0] = g[2]
-    located[1] = g[6]
-    located[2] = g[8]
-    located[3] = g[10]
+    located = work[LOCATED]  # the boldest of each direction: their runs end soonest when nothing has changed
+    located[0] = g[3]
+    located[1] = g[7]
+    located[2] = g[9]
+    located[3] = g[11]
     located[4] = g[12]
     _advance(row, column * TWO_SIDED_LOCATORS, TWO_SIDED_LOCATORS, seq, time, plan, work)
 

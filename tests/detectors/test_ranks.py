@@ -223,7 +223,7 @@ def test_weights_sum_to_one(dims: int) -> None:
         ("var2", 150, None),
         ("corr", 120, "up"),
         ("stuck", 60, None),
-        ("far", 10, "up"),
+        ("far", 10, None),
     ],
 )
 def test_changes_are_found_and_described(kind: str, limit: int, direction: str | None) -> None:
@@ -269,17 +269,16 @@ def test_no_alarm_without_a_change_and_a_ratio_near_one() -> None:
 
 
 def test_the_ratio_rises_where_a_change_leads() -> None:
-    y = changed("m1", n=CHANGE + 60)
-    scores = run(bank_of(arl=1e12), y)
-    assert scores.log_ratio[-20:].mean() > scores.log_ratio[CHANGE - 200 : CHANGE].mean() + 0.2
-    assert scores.divergence[-1] > scores.divergence[CHANGE - 1]
+    scores = run(bank_of(arl=1e300), changed("m1", n=CHANGE + 250))
+    assert scores.log_ratio[-100:].mean() > scores.log_ratio[CHANGE - 300 : CHANGE].mean() + 0.1
+    assert scores.divergence[-1] > scores.divergence[CHANGE - 1] + 0.02
 
 
 def test_ties_and_constants() -> None:
-    y = np.round(normal(5000, seed=5))
+    y = np.round(normal(3000, seed=5))
     assert raised(run(bank_of(), y)) == []
-    y[4000:, 0] += 2.0
-    assert 0 < raised(run(bank_of(), y))[0].seq - 4000 < 60
+    y[2000:, 0] += 2.0
+    assert 0 < raised(run(bank_of(), y))[0].seq - 2000 < 60
     still = np.full((3000, 2), 21.5)
     assert raised(run(bank_of(), still)) == []
     y = normal(3000, seed=6)

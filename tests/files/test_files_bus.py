@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from kstream_worker.bus.files import FilesBus, files_bus, read_output
+from kstream_worker.bus.files import files_bus, read_output
 from kstream_worker.bus.files.store import DATABASE
 from kstream_worker.errors import ConfigError, Fatal
-from kstream_worker.ports import Source, Writer
+from kstream_worker.ports import Bus, Source, Writer
 from kstream_worker.records import Batch, Messages, Outcome, Progress, TopicPartition
 
 pytestmark = pytest.mark.timeout(120)
@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 class Copier:
     """Copies an input to the topic `copy`."""
 
-    def __init__(self, bus: FilesBus) -> None:
+    def __init__(self, bus: Bus) -> None:
         self.bus = bus
         self.writer: Writer = bus.writer()
         self.source: Source = bus.source()
@@ -86,7 +86,7 @@ def values(path: Path) -> list[bytes | None]:
     return [one.value for one in read_output(path)]
 
 
-def copy_all(bus: FilesBus) -> int:
+def copy_all(bus: Bus) -> int:
     with Copier(bus) as copier:
         batches = copier.read_all()
         if batches:

@@ -6,7 +6,7 @@ SQLite transaction: only what that transaction counts is part of the output. Wha
 the next start. The folder must be on a local disk: neither the lock nor the database is safe on a network share.
 """
 
-from kstream_worker.bus.files.bus import FilesBus, files_bus
+from kstream_worker.bus.files.bus import files_bus
 from kstream_worker.bus.files.envelope import OutputRecord, read_output
 
-__all__ = ["FilesBus", "OutputRecord", "files_bus", "read_output"]
+__all__ = ["OutputRecord", "files_bus", "read_output"]

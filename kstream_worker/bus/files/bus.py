@@ -6,7 +6,6 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kstream_worker.bus.files.cluster import FileCluster
@@ -22,17 +21,6 @@ from kstream_worker.ports import Bus
 DEFAULT_MAX_RECORD_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class FilesBus(Bus):
-    """A bus of files.
-
-    Attributes:
-        notes: what the user must know about the guarantee of these inputs and outputs; to be logged at the start.
-    """
-
-    notes: tuple[str, ...] = ()
-
-
 def files_bus(
     inputs: Sequence[str | Path] | str,
     output_dir: str | Path | None = None,
@@ -41,7 +29,7 @@ def files_bus(
     key_column: str | None = None,
     topic: str = "input",
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
-) -> FilesBus:
+) -> Bus:
     """Make a bus of files.
 
     Args:
@@ -66,7 +54,7 @@ def files_bus(
     store = Store(folder, found)
     outputs: Outputs = StandardOutput() if folder is None else OutputFiles(store, folder)
     options = ReadOptions(format, key_column, max_record_bytes)
-    return FilesBus(
+    return Bus(
         source=lambda: FileSource(store, topic, options),
         writer=lambda: FileWriter(store, outputs),
         cluster=lambda: FileCluster(store),

@@ -9,7 +9,7 @@ from kstream_worker.bus.kafka_python.source import KafkaSource
 from kstream_worker.bus.kafka_python.writer import KafkaWriter
 from kstream_worker.ports import Bus
 
-__all__ = ["KafkaSettings", "kafka_bus"]
+__all__ = ["KafkaReader", "KafkaSettings", "kafka_bus"]
 
 
 def kafka_bus(

@@ -39,14 +39,14 @@ class Running(Generic[T]):
 
     def __init__(self, call: Callable[[], T], name: str) -> None:
         self._call = call
-        self._value: T | None = None
+        self._values: list[T] = []
         self._error: Exception | None = None
         self._finished = threading.Event()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def _run(self) -> None:
         try:
-            self._value = self._call()
+            self._values.append(self._call())
         except Exception as error:  # handed to the thread that waits
             self._error = error
         finally:
@@ -60,7 +60,7 @@ class Running(Generic[T]):
         """What the finished call returned; raises what it raised."""
         if self._error is not None:
             raise self._error
-        return self._value  # type: ignore[return-value]
+        return self._values[0]
 
 
 def run_bounded(call: Callable[[], object], timeout_s: float, name: str) -> bool:

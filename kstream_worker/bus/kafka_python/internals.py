@@ -5,14 +5,18 @@ Each function says why no public call serves. The tests in `tests/kafka` hold al
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka.admin import TransactionDescription
 from kafka.record.default_records import DefaultRecordBatchBuilder
-from kafka.structs import ConsumerGroupMetadata, MemberState
+from kafka.structs import ConsumerGroupMetadata, MemberState, OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.records import Headers, Messages
+
+GoOn = Callable[[], None]
+GIVE_UP_EVERY_MS = 200
 
 
 def group_state(consumer: Any) -> ConsumerGroupMetadata:
@@ -142,11 +146,19 @@ def stop_sender(producer: Any, timeout_s: float) -> None:
     producer._sender.join(timeout_s)
 
 
-def fail_waiting_requests(producer: Any, error: Exception) -> None:
-    """Wake callers that wait in a transactional call of a stopped producer; nothing else ever would."""
-    manager = producer._transaction_manager
-    with manager._lock:
-        pending = list(manager._pending_requests)
-        manager._pending_requests.clear()
-    for _, _, handler in pending:
-        handler.fail(error)
+def send_offsets(
+    producer: Any, offsets: Mapping[ClientPartition, OffsetAndMetadata], group: ConsumerGroupMetadata, go_on: GoOn
+) -> None:
+    """`send_offsets_to_transaction`, given up when `go_on` raises; the public call waits for ever."""
+    _wait(producer, producer._transaction_manager.send_offsets_to_transaction(offsets, group), go_on)
+
+
+def end_transaction(producer: Any, go_on: GoOn) -> None:
+    """`commit_transaction`, given up when `go_on` raises; the public call waits for ever, even on a closed producer."""
+    _wait(producer, producer._transaction_manager.begin_commit(), go_on)
+
+
+def _wait(producer: Any, result: Any, go_on: GoOn) -> None:
+    producer._sender.wakeup()
+    while not result.wait(timeout_ms=GIVE_UP_EVERY_MS):
+        go_on()

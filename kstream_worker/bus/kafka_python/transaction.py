@@ -107,7 +107,7 @@ class Transaction:
         self._abandoned.set()
 
     def run(self, deadline: Deadline) -> None:
-        """Do all steps; blocks without bound in the last two, so it belongs into a thread of its own.
+        """Do all steps; blocks until it is abandoned, so it belongs into a thread of its own.
 
         Raises:
             KafkaError: what the client says; nothing is known then from `Phase.ENDING` on.
@@ -116,16 +116,19 @@ class Transaction:
         producer.begin_transaction()
         self._deliver(producer, deadline)
         self._enter(Phase.OFFSETS)
-        producer.send_offsets_to_transaction(self._offsets, self._metadata)
+        internals.send_offsets(producer, self._offsets, self._metadata, self._go_on)
         self._enter(Phase.ENDING)
-        producer.commit_transaction()
+        internals.end_transaction(producer, self._go_on)
         if not self.session.unchanged():
             raise ProducerFencedError("the producer's epoch changed during the transaction")
         self._enter(Phase.DONE)
 
-    def _enter(self, phase: Phase) -> None:
+    def _go_on(self) -> None:
         if self._abandoned.is_set():
             raise Abandoned
+
+    def _enter(self, phase: Phase) -> None:
+        self._go_on()
         self.phase = phase
 
     def _deliver(self, producer: KafkaProducer, deadline: Deadline) -> None:
@@ -154,12 +157,11 @@ class Transaction:
 
 
 def discard(producer: KafkaProducer) -> None:
-    """Throw a producer away at once; a daemon thread sees its threads and waiting callers off."""
+    """Throw a producer away at once; a daemon thread sees its threads off."""
 
     def finish() -> None:
         with suppress(Exception):
             internals.stop_sender(producer, DISCARD_TIMEOUT_S)
-        internals.fail_waiting_requests(producer, ProducerFencedError("the producer was thrown away"))
         with suppress(Exception):
             producer.close(timeout=0)
 
