@@ -96,6 +96,8 @@ class Samples:
         forget: positions (into the n rows) *before* which a key is to be forgotten, with that key, offset and event
         time, in
             order: `(position, key, offset, time)`. A tombstone is no sample, so it is no row.
+        stamps: int64[n], the bus's own record times, which outputs are stamped with: event times may lie so far back
+            that retention deletes the output at once, or so far ahead that a broker refuses it. None: the event times.
     """
 
     offsets: IntColumn
@@ -104,6 +106,7 @@ class Samples:
     x: FloatMatrix | None
     y: FloatMatrix
     forget: list[tuple[int, bytes, int, int]] = field(default_factory=list)
+    stamps: IntColumn | None = None
 
     def __len__(self) -> int:
         return len(self.keys)

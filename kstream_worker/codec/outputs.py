@@ -103,7 +103,7 @@ class OutputEncoder:
         keys = samples.keys if isinstance(chosen, slice) and chosen == slice(None) else _take(samples.keys, chosen)
         if not keys:
             return []
-        times = samples.times[chosen].tolist()
+        times = (samples.times if samples.stamps is None else samples.stamps)[chosen].tolist()
         values = self._estimate_values(partition, samples, scores, chosen, keys)
         return self._place(partition, self._settings.estimates, keys, values, times, repeat(_NO_HEADERS, len(keys)))
 
@@ -113,6 +113,7 @@ class OutputEncoder:
         key: bytes,
         offset: int,
         event_time: int,
+        stamp: int,
         transition: Transition,
         now_ms: int,
     ) -> Messages:
@@ -123,6 +124,7 @@ class OutputEncoder:
             key: the entity.
             offset: of the input record that caused the transition.
             event_time: of that record, milliseconds since the epoch; -1 where unknown.
+            stamp: the bus's own time of that record, which the output is stamped with.
             transition: what the detector found.
             now_ms: the wall clock, for `lag_s` alone.
         """
@@ -153,7 +155,7 @@ class OutputEncoder:
             lag_s=None if event_time < 0 else (now_ms - event_time) / 1000.0,
         )
         target = self._target(key, partition, settings.alarms)
-        return Messages(target, [key], [self._json.encode(payload)], [event_time], [_NO_HEADERS])
+        return Messages(target, [key], [self._json.encode(payload)], [stamp], [_NO_HEADERS])
 
     def dead_letters(self, batch: Batch, rejects: Rejects) -> list[Messages]:
         """The refused records of a batch, in its order, with their original bytes and the reason in headers."""

@@ -34,8 +34,10 @@ class Job:
         self._settings = KafkaSettings(list(config.bus.kafka.bootstrap_servers))
         self._worker: subprocess.Popen[bytes] | None = None
         names = (config.input.topic, *app.output_topics(config))
+        # Record times lie years back: by default retention would delete them while they are read.
+        keep = {name: {"retention.ms": "-1"} for name in names}
         app.with_cluster(
-            app.build_bus(config), lambda cluster: cluster.create_topics(dict.fromkeys(names, PARTITIONS), {})
+            app.build_bus(config), lambda cluster: cluster.create_topics(dict.fromkeys(names, PARTITIONS), keep)
         )
 
     def __enter__(self) -> Job:

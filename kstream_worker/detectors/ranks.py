@@ -9,6 +9,7 @@ distributed samples the ranks are exactly uniform whatever the law; Shiryaev-Rob
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,6 +158,7 @@ class RankBank:
         if x is not None:
             raise ValueError("x must be None: this bank compares each key's samples y with its own past")
         slots, y, times = self._slots.check_samples(slots, y, times, self._layout.dims)
+        slots, y, times = _writable(slots), _writable(y), _writable(times)
         n = len(slots)
         counts = np.zeros((3, n), dtype=np.int64)
         answers = np.full((3, n), np.nan)
@@ -292,6 +294,14 @@ class RankBank:
             time=int(state[CLOCK]),
             guarantee=guarantee_of(state, self._arl),
         )
+
+
+Column = TypeVar("Column", IntColumn, FloatMatrix)
+
+
+def _writable(column: Column) -> Column:
+    """A read-only array is another type to the compiler, which would compile the walk once more."""
+    return column if column.flags.writeable else column.copy()
 
 
 def _check(dims: int, arl: float, warmup: int | None, dependence: str, on_alarm: str, dead_time_ms: int) -> None:

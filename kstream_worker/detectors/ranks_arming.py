@@ -61,7 +61,8 @@ from kstream_worker.models import nystrom, scaling
 from kstream_worker.numerics.jit import inline, jit
 
 WHITEN_LEVEL = 0.2  # lenient: to whiten independent samples by mistake costs nothing measurable
-LEFT_OVER_LEVEL = 0.001
+LEVELS_LEVEL = 0.001
+SQUARES_LEVEL = 0.0001  # of 400 independent normal samples .0008 are below it, of Student's t with 3 degrees .007
 WIDTH = 0.7  # of the kernel, in median distances
 
 
@@ -132,18 +133,18 @@ def _test_and_whiten(samples: np.ndarray, row: np.ndarray, state: np.ndarray, pl
             if not dependent:
                 value = clip_raw(value, row[plan[AT_RAW_CENTER] + j], row[plan[AT_RAW_SCALE] + j])
             values[i - first] = value
-        found = _left_over(values, last - first, LEFT_OVER_LEVEL / d, dependent)
+        found = _left_over(values, last - first, d, dependent)
         if found != NOTHING_LEFT and state[LEFT_OVER] != LEVELS_LEFT:
             state[LEFT_OVER] = found
 
 
 @inline
-def _left_over(values: np.ndarray, n: int, level: float, innovations: bool) -> int:
+def _left_over(values: np.ndarray, n: int, d: int, innovations: bool) -> int:
     """What a feature's values (overwritten) still show: dependence of levels, of squares, or nothing."""
-    if innovations and chi_square_tail(ljung_box(values, n)) < level:
+    if innovations and chi_square_tail(ljung_box(values, n)) < LEVELS_LEVEL / d:
         return LEVELS_LEFT
     clipped_squares(values, n, np.empty(n))
-    if chi_square_tail(ljung_box(values, n)) < level:
+    if chi_square_tail(ljung_box(values, n)) < SQUARES_LEVEL / d:
         return SQUARES_LEFT
     return NOTHING_LEFT
 

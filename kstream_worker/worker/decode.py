@@ -72,6 +72,7 @@ class RecordDecoder:
         fields = self._codec.decode(batch.values, rows, rejects)
         fields, keys, times = self._gate.admit(batch, fields, rejects)
         samples = self._pairing.pair(_offsets(batch, fields.positions), times, keys, fields.x, fields.y)
+        samples.stamps = _stamps(batch, fields.positions)
         samples.forget = [_forget(batch, row, fields.positions) for row in tombstones]
         return samples, in_order(rejects)
 
@@ -89,6 +90,11 @@ def in_order(rejects: Rejects) -> Rejects:
 def _offsets(batch: Batch, positions: Sequence[int]) -> IntColumn:
     offsets = np.array(batch.offsets, dtype=np.int64)
     return offsets if len(positions) == len(offsets) else offsets[positions]
+
+
+def _stamps(batch: Batch, positions: Sequence[int]) -> IntColumn:
+    stamps = np.array(batch.timestamps, dtype=np.int64)
+    return stamps if len(positions) == len(stamps) else stamps[positions]
 
 
 def _forget(batch: Batch, row: int, positions: Sequence[int]) -> tuple[int, bytes, int, int]:

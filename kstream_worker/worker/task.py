@@ -34,6 +34,7 @@ class Encoder(Protocol):
         key: bytes,
         offset: int,
         event_time: int,
+        stamp: int,
         transition: Transition,
         now_ms: int,
     ) -> Messages:
@@ -135,7 +136,9 @@ class Task:
         outputs = self._encoder.estimates(self.partition, rows, scores)
         for transition in scores.transitions:
             row = transition.row
-            outputs.append(self._transition(rows.keys[row], int(rows.offsets[row]), int(rows.times[row]), transition))
+            stamp = int((rows.times if rows.stamps is None else rows.stamps)[row])
+            place = (rows.keys[row], int(rows.offsets[row]), int(rows.times[row]), stamp)
+            outputs.append(self._transition(*place, transition))
         self._telemetry.stage_seconds("encode", self._clock() - scored)
         return outputs
 
@@ -158,9 +161,9 @@ class Task:
             return []
         transition = self._bank.forget(slot)
         self._bank.free(slot)
-        return [] if transition is None else [self._transition(key, offset, time_ms, transition)]
+        return [] if transition is None else [self._transition(key, offset, time_ms, time_ms, transition)]
 
-    def _transition(self, key: bytes, offset: int, time_ms: int, transition: Transition) -> Messages:
+    def _transition(self, key: bytes, offset: int, time_ms: int, stamp: int, transition: Transition) -> Messages:
         self._telemetry.transition(transition.kind)
         name = _text(key)
         if transition.kind == "raised":
@@ -182,7 +185,7 @@ class Task:
         else:
             self._in_alarm.discard(key)
             self._board.clear_alarm(name)
-        return self._encoder.alarm(self.partition, key, offset, time_ms, transition, self._now_ms())
+        return self._encoder.alarm(self.partition, key, offset, time_ms, stamp, transition, self._now_ms())
 
 
 def _rows(samples: Samples, first: int, last: int) -> Samples:
@@ -193,6 +196,7 @@ def _rows(samples: Samples, first: int, last: int) -> Samples:
         samples.keys[part],
         None if samples.x is None else samples.x[part],
         samples.y[part],
+        stamps=None if samples.stamps is None else samples.stamps[part],
     )
 
 

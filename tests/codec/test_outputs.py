@@ -151,29 +151,29 @@ def test_other_partition_counts_follow_the_key() -> None:
         assert {partition_of(key, 3) for key in messages.keys if key is not None} == {messages.partition.partition}
         offsets = [payload(value)["offset"] for value in messages.values]
         assert offsets == sorted(offsets)
-    alarm = encoder_of(partitions=3).alarm(INPUT, b"foobar", 7, 8, transition_of(), NOW_MS)
+    alarm = encoder_of(partitions=3).alarm(INPUT, b"foobar", 7, 8, 9, transition_of(), NOW_MS)
     assert alarm.partition == TopicPartition("drift-alarms", partition_of(b"foobar", 3))
 
 
 def test_an_alarm_says_how_far_it_lags() -> None:
-    message = encoder_of().alarm(INPUT, b"pump-7", 1041, 1_760_000_041_000, transition_of(), NOW_MS)
+    message = encoder_of().alarm(INPUT, b"pump-7", 1041, 1_760_000_041_000, 1_760_000_041_500, transition_of(), NOW_MS)
     found = payload(message.values[0])
     assert found["lag_s"] == 0.5
     assert found["features"] == [{"name": "temp", "weight": 0.75}, {"name": "flow", "weight": 0.25}]
-    assert (message.keys, message.timestamps) == ([b"pump-7"], [1_760_000_041_000])
+    assert (message.keys, message.timestamps) == ([b"pump-7"], [1_760_000_041_500])
 
 
 def test_a_key_may_clear_and_raise_at_one_record() -> None:
     encoder = encoder_of()
     ids = {
-        payload(encoder.alarm(INPUT, b"k", 5, 6, transition_of(kind), NOW_MS).values[0])["id"]
+        payload(encoder.alarm(INPUT, b"k", 5, 6, 7, transition_of(kind), NOW_MS).values[0])["id"]
         for kind in ("raised", "cleared")
     }
     assert len(ids) == 2
 
 
 def test_an_id_does_not_depend_on_the_wall_clock() -> None:
-    first, second = (encoder_of().alarm(INPUT, b"k", 5, 6, transition_of(), now) for now in (7, 8))
+    first, second = (encoder_of().alarm(INPUT, b"k", 5, 6, 7, transition_of(), now) for now in (7, 8))
     assert payload(first.values[0])["id"] == payload(second.values[0])["id"]
 
 
