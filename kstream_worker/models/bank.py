@@ -238,14 +238,14 @@ def _grown(matrix: NDArray[Any], rows: int) -> NDArray[Any]:
 
 
 def _column(name: str, values: IntColumn) -> IntColumn:
-    column = np.ascontiguousarray(values)
+    column = np.require(values, requirements=("C", "W"))  # a read-only array is another type: it would be compiled for again
     if column.ndim != 1 or (len(column) and column.dtype.kind not in "iu"):
         raise ValueError(f"{name} must be a column of integers, not {column.dtype} of shape {column.shape}")
     return column.astype(np.int64, copy=False)
 
 
 def _matrix(name: str, values: FloatMatrix, rows: int, dims: int) -> FloatMatrix:
-    matrix = np.ascontiguousarray(values, dtype=np.float64)
+    matrix = np.require(values, np.float64, ("C", "W"))
     if matrix.shape != (rows, dims):
         raise ValueError(f"{name} must have the shape ({rows}, {dims}), not {matrix.shape}")
     finite = np.isfinite(matrix)

@@ -79,9 +79,10 @@ def example_messages() -> dict[str, Messages]:
     (estimates,) = encoder.estimates(INPUT, samples_of(keys), scores_of(3))
     names = ("estimate_warming", "estimate", "estimate_binary_key")
     found = {name: row_of(estimates, i) for i, name in enumerate(names)}
-    found["alarm_raised"] = encoder.alarm(INPUT, b"pump-7", 1041, 1_760_000_041_000, 1_760_000_041_500,
-    transition_of(), NOW_MS) found["alarm_forgotten"] = encoder.alarm(INPUT, b"\x00\xff", 1050, -1, -1,
-    transition_of("cleared"), NOW_MS) batch = make_batch([b'{"values":{"temp":"21.5"}}'], first=1060)
+    times = (1_760_000_041_000, 1_760_000_041_500)
+    found["alarm_raised"] = encoder.alarm(INPUT, b"pump-7", 1041, *times, transition_of(), NOW_MS)
+    found["alarm_forgotten"] = encoder.alarm(INPUT, b"\x00\xff", 1050, -1, -1, transition_of("cleared"), NOW_MS)
+    batch = make_batch([b'{"values":{"temp":"21.5"}}'], first=1060)
     batch.headers[0] = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
     rejects = Rejects([0], ["not_a_number"], ["values.temp: expected a number, found text '21.5'"])
     (found["dead_letter"],) = encoder.dead_letters(batch, rejects)
