@@ -279,6 +279,7 @@ def run(config: Config, *, leave: bool = False) -> int:
     telemetry = config.telemetry
     logs.configure(telemetry.log_level, telemetry.log_format, config.secrets())
     log.info("starting", version=__version__, config=config.redacted())
+    stop = StopSignals()
     warm_up_kernels(config)
     status = Status(config.worker.progress_timeout)
     metrics = Metrics(__version__, status)
@@ -290,20 +291,21 @@ def run(config: Config, *, leave: bool = False) -> int:
         bus = build_bus(config)
         for note in bus.notes:
             log.warning(note)
-        _require_bus(config, bus)
-        worker = build_worker(config, bus=bus, telemetry=metrics, board=status, leave=leave)
-        _stop_on_signals(worker)
-        worker.run()
+        _require_bus(config, bus, stop)
+        if not stop.received:
+            worker = build_worker(config, bus=bus, telemetry=metrics, board=status, leave=leave)
+            stop.stops(worker)
+            worker.run()
     finally:
         if server is not None:
             server.close()
     return EXIT_OK
 
 
-def _require_bus(config: Config, bus: Bus) -> None:
+def _require_bus(config: Config, bus: Bus, stop: StopSignals) -> None:
     """Wait a while for the bus, then insist on topics and rights."""
     patience = Patience(time.monotonic, _CONNECT_S, 0.5, "Check bus.kafka.bootstrap_servers and that the brokers run.")
-    while True:
+    while not stop.received:
         try:
             problems = check(config, bus)
         except Retry as error:
@@ -316,12 +318,25 @@ def _require_bus(config: Config, bus: Bus) -> None:
         return
 
 
-def _stop_on_signals(worker: Worker) -> None:
-    def stop(number: int, frame: FrameType | None) -> None:
-        del frame
-        if worker.stopping:
-            os._exit(128 + number)  # a second signal forces; what was not committed is done again by the next process
-        worker.request_stop()
+class StopSignals:
+    """SIGTERM and SIGINT from the start of the process on: the first finishes and commits, a second forces."""
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    def __init__(self) -> None:
+        self.received = False
+        self._worker: Worker | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._receive)
+
+    def stops(self, worker: Worker) -> None:
+        """Stop this worker at the first signal, also at one that came already."""
+        self._worker = worker
+        if self.received:
+            worker.request_stop()
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.received:
+            os._exit(128 + number)  # what was not committed is done again by the next process
+        self.received = True
+        if self._worker is not None:
+            self._worker.request_stop()

@@ -40,13 +40,18 @@ def _positive(text: str) -> int:
 
 
 def output_settings(config: Config) -> dict[str, dict[str, str]]:
-    """Settings of the output topics by name. Replication is left to the broker's defaults."""
+    """Settings of the output topics by name. Replication is left to the broker's defaults.
+
+    Outputs get the broker's time: they carry event times in their values, and retention by the times of a replayed
+    backlog would delete them at once.
+    """
+    now = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
     largest = max(config.output.max_dead_letter_bytes + _ENVELOPE_BYTES, 1_048_588)
     return {
-        config.output.estimates: {"cleanup.policy": "delete"},
-        config.output.alarms: {"cleanup.policy": "delete", "retention.ms": str(90 * _DAY_MS)},
+        config.output.estimates: now,
+        config.output.alarms: {**now, "retention.ms": str(90 * _DAY_MS)},
         config.output.dead_letters: {
-            "cleanup.policy": "delete",
+            **now,
             "retention.ms": str(14 * _DAY_MS),
             "max.message.bytes": str(largest),
         },

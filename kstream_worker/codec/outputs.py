@@ -2,7 +2,7 @@
 
 The payloads are described by the schemas in `schemas/`. An output goes to the input's partition number where both
 topics have equally many partitions, else where Kafka's Java client would put its key. The record's key is the raw
-entity key, its time the event time; a dead letter keeps its own key and time.
+entity key, its time that of the input record; a dead letter keeps its own key and time.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from kstream_worker.config.model import ModelConfig
 from kstream_worker.config.schema import Config
 
 MIN_COMMIT_INTERVAL_S = 0.2
@@ -91,6 +92,10 @@ def _sides(config: Config) -> Iterator[str]:
 
 
 def _detector(config: Config) -> Iterator[str]:
+    if config.pairing.mode == "stream" and (
+        config.model.atoms is not None or config.model.alpha != ModelConfig().alpha
+    ):
+        yield "`model.alpha` and `model.atoms` are fixed in `pairing.mode` stream: leave them out, or bind both sides"
     if config.detector.dead_time > 0 and config.bus.kind == "files" and not config.input.timestamp:
         yield "`detector.dead_time` is event time, and lines of files have none of their own: bind `input.timestamp`"
     if config.detector.dependence == "whiten" and config.pairing.mode == "explicit":

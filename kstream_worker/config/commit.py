@@ -16,7 +16,8 @@ class CommitConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         float, duration("Time between commits; outputs become visible at this rate. At least 200ms.")
     ] = 1.0
     max_bytes: Annotated[
-        int, size("Outputs waiting per partition at which a commit comes early, and input pauses.", ge=65536)
+        int,
+        size("Outputs waiting in the process at which a commit comes early; while that fails, input pauses.", ge=65536),
     ] = 16 * 2**20
     timeout: Annotated[float, duration("Longest time that one commit call may take.", ge=1)] = 20.0
     give_up: Annotated[

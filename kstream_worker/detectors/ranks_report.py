@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
-from kstream_worker.detectors.bets import DIRECTION_NAMES, TWO_SIDED, TWO_SIDED_DIRECTION
+from kstream_worker.detectors.bets import BOTH, DIRECTION_NAMES, DOWN, TWO_SIDED, TWO_SIDED_DIRECTION, UP
 from kstream_worker.detectors.ranks_layout import (
     BEST,
     HELD,
@@ -21,6 +21,7 @@ from kstream_worker.detectors.ranks_layout import (
     Layout,
 )
 
+_CLEARLY = 10.0  # by how much one side's bets must lead the other's
 _SMALLEST_RUN = 20.0  # a run has to have paid this much to say anything about its features
 
 
@@ -47,9 +48,9 @@ def read_crossing(
 ) -> Crossing:
     """Read the crossing from a key's state.
 
-    The change is where the best-paying run of the column that crossed began. Its direction is that of its best bet; the
-    learned score has none of its own and takes that of the first feature. Features are weighed by the logarithm of the
-    best run of each score they are part of (runs that paid 20 at least).
+    The change is where the best-paying run of the column that crossed began. Its direction is the side whose bets
+    paid; the learned score has none of its own and takes that of the first feature. Features are weighed by the
+    logarithm of the best run of each score they are part of (runs that paid 20 at least).
     """
     scores = column_scores(names, layout)
     column = int(state[BEST])
@@ -72,8 +73,13 @@ def read_crossing(
 
 
 def _direction(row: NDArray[np.float64], column: int, layout: Layout) -> str:
+    """`up` or `down` where the bets on that side hold ten times what those on the other hold, else `both`."""
     start = layout.R + column * TWO_SIDED
-    return DIRECTION_NAMES[TWO_SIDED_DIRECTION[int(np.argmax(row[start : start + TWO_SIDED]))]]
+    held = row[start : start + TWO_SIDED]
+    up, down = (max(held[k] for k in range(TWO_SIDED) if TWO_SIDED_DIRECTION[k] == side) for side in (UP, DOWN))
+    if up >= _CLEARLY * down:
+        return DIRECTION_NAMES[UP]
+    return DIRECTION_NAMES[DOWN] if down >= _CLEARLY * up else DIRECTION_NAMES[BOTH]
 
 
 def guarantee_of(state: NDArray[np.int64], arl: float) -> report.Guarantee:

@@ -238,7 +238,9 @@ def _grown(matrix: NDArray[Any], rows: int) -> NDArray[Any]:
 
 
 def _column(name: str, values: IntColumn) -> IntColumn:
-    column = np.require(values, requirements=("C", "W"))  # a read-only array is another type: it would be compiled for again
+    column = np.require(
+        values, requirements=("C", "W")
+    )  # a read-only array is another type: it would be compiled for again
     if column.ndim != 1 or (len(column) and column.dtype.kind not in "iu"):
         raise ValueError(f"{name} must be a column of integers, not {column.dtype} of shape {column.shape}")
     return column.astype(np.int64, copy=False)

@@ -9,6 +9,8 @@ f = 1 + u, u in the span of at most M Gaussian kernels whose centres a warm-up c
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -74,6 +76,11 @@ class OlreBank:
     def bytes_per_key(self) -> int:
         """Bytes that one slot takes, constant."""
         return self._rows.bytes_per_key
+
+    @property
+    def threshold(self) -> float:
+        """Infinite: this bank has no detector."""
+        return math.inf
 
     @property
     def nbytes(self) -> int:

@@ -16,6 +16,9 @@ from structlog.typing import EventDict, Processor
 
 from kstream_worker.config.redact import HIDDEN, is_secret
 
+# Loggers of the client that report as errors what passes by itself: connections that are made again, open transactions
+# that a stable read waits for, metadata of a new topic. What lasts, the worker reports itself.
+_NOISY = ("kafka.coordinator.assignors", "kafka.coordinator.consumer", "kafka.net", "kafka.cluster")
 _MIN_SECRET = 3  # shorter texts stand in ordinary words; names still hide them
 
 
@@ -118,6 +121,8 @@ def configure(
 
 def _wanted(level: int, record: logging.LogRecord) -> bool:
     """Libraries that log each connection set levels of their own, so the handler decides, not the loggers."""
+    if level > logging.DEBUG and record.name.startswith(_NOISY):
+        return record.levelno >= logging.CRITICAL
     ours = record.name == "kstream_worker" or record.name.startswith("kstream_worker.")
     return record.levelno >= (level if ours or level <= logging.DEBUG else max(level, logging.WARNING))
 

@@ -155,11 +155,6 @@ class Worker:
         finally:
             self._close()
 
-    @property
-    def stopping(self) -> bool:
-        """Whether a stop was requested."""
-        return self._stopping
-
     def request_stop(self) -> None:
         """Finish the batch in hand, commit and leave. May be called from a signal handler."""
         self._stopping = True
