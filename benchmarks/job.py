@@ -76,8 +76,8 @@ def create_topics(bootstrap: str, names: Sequence[str], partitions: int) -> None
     admin.close()
 
 
-def produce(bootstrap: str, topic: str, partitions: int, data: JobData) -> int:
-    """Write all records; the number written."""
+def produce(bootstrap: str, topic: str, partitions: int, data: JobData, pause_s: float = 0.0) -> int:
+    """Write all records, with a pause after each instant; the number written."""
     producer = KafkaProducer(
         bootstrap_servers=bootstrap, linger_ms=20, batch_size=1 << 18, acks=1, metrics_enabled=False
     )
@@ -85,6 +85,8 @@ def produce(bootstrap: str, topic: str, partitions: int, data: JobData) -> int:
     for key, value, ts in data.records():
         producer.send(topic, value, key=key, partition=data.partition(key, partitions), timestamp_ms=ts)
         count += 1
+        if pause_s and count % data.keys == 0:
+            time.sleep(pause_s)
     producer.flush()
     producer.close()
     return count
