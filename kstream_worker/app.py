@@ -92,6 +92,15 @@ def build_decoder(config: Config) -> RecordDecoder:
     return RecordDecoder(DECODERS[given.format](binding), gate, pairing)
 
 
+def build_limit(config: Config) -> RejectPolicy:
+    """When so much of one partition is refused that work must stop."""
+    return RejectPolicy(
+        max_reject_ratio=config.gate.max_reject_ratio,
+        window_records=config.gate.window_records,
+        max_consecutive_rejects=config.gate.max_consecutive_rejects,
+    )
+
+
 def build_bus(config: Config) -> Bus:
     """The adapters of the configured bus; connects to nothing yet."""
     if config.bus.kind == "files":
@@ -194,13 +203,18 @@ def build_worker(
             encoders.append(
                 with_cluster(bus, lambda cluster: build_encoder(config, cluster, build_bank(config).threshold))
             )
-        return Task(partition, build_decoder(config), build_bank(config), encoders[0], board, telemetry, clock, now_ms)
+        return Task(
+            partition,
+            build_decoder(config),
+            build_bank(config),
+            encoders[0],
+            build_limit(config),
+            board,
+            telemetry,
+            clock,
+            now_ms,
+        )
 
-    limit = RejectPolicy(
-        max_reject_ratio=config.gate.max_reject_ratio,
-        window_records=config.gate.window_records,
-        max_consecutive_rejects=config.gate.max_consecutive_rejects,
-    )
     start = config.input.start_ms()
     settings = LoopSettings(
         topic=config.input.topic,
@@ -215,7 +229,7 @@ def build_worker(
         grace_s=config.worker.shutdown_grace,
         leave=leave,
     )
-    return Worker(bus, make_task, board, limit, telemetry, settings, clock, sleep)
+    return Worker(bus, make_task, board, telemetry, settings, clock, sleep)
 
 
 def with_cluster(bus: Bus, ask: Callable[[Cluster], T]) -> T:

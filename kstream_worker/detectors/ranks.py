@@ -46,6 +46,7 @@ DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN}
 DEFAULT_WARMUP = {"none": 200, "auto": 600, "whiten": 600}
 MIN_WARMUP = {"none": 20, "auto": 60, "whiten": 60}
 MAX_WARMUP = {"none": 2000, "auto": 6000, "whiten": 6000}
+MAX_ARL = 1e290  # the statistics stay finite
 _LAST_TIME = np.iinfo(np.int64).max
 
 
@@ -65,11 +66,14 @@ class RankBank:
     Args:
         dims: features of a sample.
         feature_names: their names in reports; `f0`, `f1`, ... by default.
-        arl: samples of one key between false alarms in the mean, at least; above 1. The threshold of the
-        evidence is twice that. warmup: samples before a key is armed; by default 200 without tests of
-        dependence, else 600. dependence: `auto`, `none` or `whiten`. on_alarm: `rebase` or `hold`.
-        dead_time_ms: event time after an alarm in which the key raises no other, milliseconds. seed: of
-        random draws. capacity: slots at the start; the bank grows.
+        arl: samples of one key between false alarms in the mean, at least; above 1, up to 1e290. The threshold of the
+            evidence is twice that.
+        warmup: samples before a key is armed; by default 200 without tests of dependence, else 600.
+        dependence: `auto`, `none` or `whiten`.
+        on_alarm: `rebase` or `hold`.
+        dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
+        seed: of random draws.
+        capacity: slots at the start; the bank grows.
 
     Raises:
         ValueError: an argument is out of its range; says which.
@@ -307,8 +311,8 @@ def _writable(column: Column) -> Column:
 def _check(dims: int, arl: float, warmup: int | None, dependence: str, on_alarm: str, dead_time_ms: int) -> None:
     if dims < 1:
         raise ValueError(f"dims is {dims}; a sample needs at least one feature")
-    if not 1.0 < arl < float("inf"):
-        raise ValueError(f"arl is {arl}; it must be a finite number above 1")
+    if not 1.0 < arl <= MAX_ARL:
+        raise ValueError(f"arl is {arl}; it must lie above 1 and not above {MAX_ARL:g}")
     if dependence not in DEPENDENCE:
         raise ValueError(f"dependence is {dependence!r}; it must be one of {', '.join(map(repr, DEPENDENCE))}")
     low, high = MIN_WARMUP[dependence], MAX_WARMUP[dependence]

@@ -104,6 +104,8 @@ def walk(
             state[PHASE] = ARMED
             state[ALARM] = 0
             state[CLOCK] = clock
+            # Blocks and the turns of T and H begin anew: a test is credited with samples since arming alone.
+            state[COUNT] = 0
             return CLEARED, i
         state[CLOCK] = clock
         state[SEQ] += 1

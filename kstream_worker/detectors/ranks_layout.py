@@ -36,7 +36,7 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     UNTIL,  # event time before which an alarm is not cleared
     ALARM,  # 1 from `raised` to `cleared`
     HELD,  # 1 once an alarm was raised and the bags were kept
-    COUNT,  # samples of the warm-up while warming, samples since arming later
+    COUNT,  # samples of the warm-up while warming; later since the warm-up's end, or since the last alarm was cleared
     WHITENED,  # 1 if autoregressions are taken out
     LEFT_OVER,  # dependence that the tests still found: in nothing, levels or squares
     V_SIZE,  # members of the bags

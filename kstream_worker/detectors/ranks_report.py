@@ -67,13 +67,19 @@ def read_crossing(
         score=report.LEARNED if learned else scores[column].name,
         change_seq=int(row[layout.run_seq + at]),
         change_time=int(row[layout.run_time + at]),
-        direction=_direction(row, names.index(features[0][0]) if learned else column, layout),
+        direction=_direction(row, state, names.index(features[0][0]) if learned else column, layout),
         features=features,
     )
 
 
-def _direction(row: NDArray[np.float64], column: int, layout: Layout) -> str:
-    """`up` or `down` where the bets on that side hold ten times what those on the other hold, else `both`."""
+def _direction(row: NDArray[np.float64], state: NDArray[np.int64], column: int, layout: Layout) -> str:
+    """`up` or `down` where the bets on that side hold ten times what those on the other hold, else `both`.
+
+    Whitened, the bets see innovations: after a rise of the level these may well be low more often than high, as the
+    autoregression expects a return. So nothing is said of the direction then.
+    """
+    if state[WHITENED] == 1:
+        return DIRECTION_NAMES[BOTH]
     start = layout.R + column * TWO_SIDED
     held = row[start : start + TWO_SIDED]
     up, down = (max(held[k] for k in range(TWO_SIDED) if TWO_SIDED_DIRECTION[k] == side) for side in (UP, DOWN))
@@ -99,18 +105,20 @@ def guarantee_of(state: NDArray[np.int64], arl: float) -> report.Guarantee:
     if state[WHITENED] == 1:
         return report.Guarantee(
             "approximate",
-            f"The mean number of samples to a false alarm is at least {arl:.12g} as far as the fitted autoregressions "
-            "leave independent innovations: the warm-up showed serial dependence, which they take out.",
+            "Ranked are innovations of autoregressions, since the warm-up may be serially dependent or since the setting "
+            f"asks for it: the mean number of samples to a false alarm is at least {arl:.12g} only as far as these "
+            "innovations are independent and identically distributed.",
         )
     if state[HELD] == 1:
         return report.Guarantee(
             "approximate",
-            "The key was armed again after a held alarm with bags that keep samples from before it: the stated mean "
+            "The key was armed again after a held alarm with bags that keep samples from before that: the stated mean "
             f"number of {arl:.12g} samples to a false alarm holds only as far as these no longer matter.",
         )
     return report.Guarantee(
         "exact_if_iid",
-        "If the samples of the key are independent and identically distributed from arming on, the mean number of "
-        f"samples to a false alarm is at least {arl:.12g}, and the probability of one within the first t samples is "
-        f"at most t/{2 * arl:.12g}, whatever the distribution, ties included. Dependence between samples voids this.",
+        "If the samples of the key are independent and identically distributed from the warm-up before its last arming "
+        f"on, the mean number of samples from arming to a false alarm is at least {arl:.12g}, and the probability of "
+        f"one within the first t of them is at most t/{2 * arl:.12g}, whatever the distribution, ties included. "
+        "Dependence between samples voids this.",
     )

@@ -37,24 +37,26 @@ class StartPositions:
             Retry: the bus did not answer in time.
             Fatal: the committed position is not in the partition any more.
         """
-        committed = self._source.committed(self._all_partitions(partitions), _TIMEOUT_S)
-        known = {tp: position for tp in partitions if (position := committed.get(tp)) is not None}
+        known = self._committed(partitions)
         self._check_range(known)
         fresh = [tp for tp in partitions if tp not in known]
-        group_is_new = not any(committed.values())
         found = {tp: (position.offset, True) for tp, position in known.items()}
-        found |= {tp: (offset, False) for tp, offset in self._first(fresh, group_is_new).items()}
+        found |= {tp: (offset, False) for tp, offset in self._first(fresh, group_is_known=bool(known)).items()}
         return found
 
-    def _all_partitions(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        count = self._cluster.partition_count(self._topic) or 0
-        everything = {TopicPartition(self._topic, p) for p in range(count)} | set(partitions)
-        return sorted(everything)
+    def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
+        found = self._source.committed(partitions, _TIMEOUT_S)
+        return {tp: position for tp, position in found.items() if position is not None}
 
-    def _first(self, fresh: list[TopicPartition], group_is_new: bool) -> dict[TopicPartition, int]:
+    def _has_committed(self) -> bool:
+        """Whether the group has committed anything on the topic; asks about partitions of other members too."""
+        count = self._cluster.partition_count(self._topic) or 0
+        return bool(self._committed([TopicPartition(self._topic, p) for p in range(count)]))
+
+    def _first(self, fresh: list[TopicPartition], *, group_is_known: bool) -> dict[TopicPartition, int]:
         if not fresh:
             return {}
-        if not group_is_new or self._start == "earliest":
+        if self._start == "earliest" or group_is_known or self._has_committed():
             return self._cluster.earliest(fresh)
         if self._start == "latest":
             return self._cluster.end(fresh, End.STABLE)

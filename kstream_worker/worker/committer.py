@@ -9,7 +9,7 @@ outbox --freeze--> attempt --COMMITTED--> gone
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 import structlog
@@ -104,9 +104,18 @@ class Committer:
         """Whether an attempt is still to be resolved."""
         return self._attempt is not None
 
+    @property
+    def doubtful(self) -> Set[TopicPartition]:
+        """Input partitions of an attempt that is still to be resolved: their committed positions may yet change."""
+        return self._attempt.progress.keys() if self._attempt else frozenset()
+
     def refused(self, membership: Membership | None) -> bool:
         """Whether this membership was refused, so that waiting for another one is all that is left."""
         return membership is not None and membership.generation == self._refused_generation
+
+    def rejoined(self) -> None:
+        """The group was joined anew: a static member may come back in the generation that refused it."""
+        self._refused_generation = None
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget uncommitted work of partitions that are no longer ours."""
@@ -183,4 +192,4 @@ class Committer:
         if outcome is not None:
             self._telemetry.commit(outcome, now - started)
         log.warning("commit failed, nothing is lost", why=why)
-        self._retry_at_s = now + self._patience.failed(f"commits fail ({why})")
+        self._retry_at_s = now + self._patience.failed(f"commits fail ({why})", started)

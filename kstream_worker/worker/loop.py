@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,7 +17,6 @@ from kstream_worker.records import (
     End,
     Poll,
     Progress,
-    Rejects,
     TopicPartition,
 )
 from kstream_worker.worker.assignment import StartPositions
@@ -62,14 +60,6 @@ class Board(Protocol):
         ...
 
 
-class RejectLimit(Protocol):
-    """Says when too many records are refused."""
-
-    def observe(self, batch: Batch, rejects: Rejects) -> None:
-        """Count a batch; raises Fatal beyond the limit."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
     """What the loop needs to know.
@@ -91,6 +81,14 @@ class LoopSettings:
     leave: bool = False
 
 
+@dataclass(slots=True)
+class _Failures:
+    """How often the models of a partition failed before they got beyond the last offset of a failed batch."""
+
+    count: int = 0
+    last_offset: int = -1
+
+
 class Worker:
     """Runs the stages over the partitions that the group gives to this process. Used by one thread.
 
@@ -98,7 +96,6 @@ class Worker:
         bus: the adapters.
         make_task: a fresh task for a partition.
         board: what the http endpoints show.
-        limit: the policy for refused records.
         telemetry: measurements.
         settings: see `LoopSettings`.
         clock: monotonic seconds.
@@ -110,7 +107,6 @@ class Worker:
         bus: Bus,
         make_task: Callable[[TopicPartition], Task],
         board: Board,
-        limit: RejectLimit,
         telemetry: Telemetry,
         settings: LoopSettings,
         clock: Callable[[], float],
@@ -119,7 +115,6 @@ class Worker:
         self._bus = bus
         self._make_task = make_task
         self._board = board
-        self._limit = limit
         self._telemetry = telemetry
         self._settings = settings
         self._clock = clock
@@ -130,11 +125,14 @@ class Worker:
         self._committer = Committer(self._writer, settings.commit, settings.kinds, telemetry, clock)
         self._tasks: dict[TopicPartition, Task] = {}
         self._waiting: set[TopicPartition] = set()  # assigned, but without a position yet
-        self._rebuilds: Counter[TopicPartition] = Counter()
+        self._rebuilds: dict[TopicPartition, _Failures] = {}
         self._paused = False
         self._stopping = False
         self._patience = Patience(
             clock, settings.commit.give_up_s, 0.1, "Check that the brokers can be reached, then start again."
+        )
+        self._rejoins = Patience(
+            clock, settings.commit.give_up_s, 0.1, "Look for other members of the group and at its coordinator."
         )
         self._refused_since_s: float | None = None
         self._lag_at_s = 0.0
@@ -162,7 +160,7 @@ class Worker:
     def _start(self) -> None:
         # The writer first: it fences a former process of the same identity before this one reads anything.
         self._retrying("start the writer", lambda: self._writer.start(self._settings.commit.timeout_s))
-        self._source.start()
+        self._retrying("join the group", lambda: self._source.start())
         log.info("started", topic=self._settings.topic)
 
     def _guarded_step(self) -> bool:
@@ -182,11 +180,11 @@ class Worker:
         self._board.heartbeat()
         poll = self._poll()
         self._apply(poll.changes)
-        self._open_waiting()
         self._process(poll.batches)
         self._commit_if_due(finished=poll.finished)
         self._press_back()
         self._observe()
+        self._open_waiting()
         return not (poll.finished and self._committer.empty and not self._waiting)
 
     # -- the stages of a step --
@@ -207,14 +205,19 @@ class Worker:
             self._show_assignment()
 
     def _open_waiting(self) -> None:
-        """Give newly assigned partitions a position and a fresh task. May raise Retry: then they stay waiting."""
-        if not self._waiting:
+        """Give newly assigned partitions a position and a fresh task.
+
+        The last stage of a step, since it may raise Retry: then they stay waiting, and all else of the step is done.
+        Those of a commit in doubt wait for its end: only then is their committed position the last word.
+        """
+        waiting = sorted(self._waiting - self._committer.doubtful)
+        if not waiting:
             return
-        positions = StartPositions(self._source, self._cluster, self._settings.topic, self._settings.start).find(
-            sorted(self._waiting)
-        )
+        starts = StartPositions(self._source, self._cluster, self._settings.topic, self._settings.start)
+        positions = starts.find(waiting)
         for tp, (offset, committed) in positions.items():
-            self._tasks[tp] = self._make_task(tp)
+            task = self._tasks[tp] = self._make_task(tp)
+            task.reached = offset
             self._source.seek(tp, offset)
             if committed and offset > 0:
                 log.warning(
@@ -235,27 +238,26 @@ class Worker:
             task = self._tasks.get(batch.partition)
             if task is None:
                 continue
-            self._telemetry.records(batch.partition, len(batch))
             try:
-                outputs, rejects = task.process(batch)
-            except KstreamError:
+                outputs = task.process(batch)
+            except Fatal:
                 raise
             except Exception as error:
                 self._rebuild(batch, error)
                 continue
             self._committer.outbox.add(batch.partition, outputs)
             self._committer.outbox.advance(batch.partition, Progress(batch.next_offset, batch.leader_epoch))
-            self._rebuilds.pop(batch.partition, None)
-            for reason, count in Counter(rejects.reasons).items():
-                self._telemetry.rejects(reason, count)
-            self._limit.observe(batch, rejects)
+            failures = self._rebuilds.get(batch.partition)
+            if failures is not None and batch.next_offset > failures.last_offset:
+                del self._rebuilds[batch.partition]  # it got beyond what failed
 
     def _commit_if_due(self, *, finished: bool) -> None:
         if not self._committer.due() and not (finished and not self._committer.empty):
             return
         membership = self._source.membership()
         self._heal_refused()
-        self._committer.commit(membership)
+        if self._committer.commit(membership):
+            self._rejoins.succeeded()
 
     def _press_back(self) -> None:
         """Pause the input while the outbox is full, that is, while commits fail."""
@@ -281,8 +283,12 @@ class Worker:
             ends = self._cluster.end(tasks, End.STABLE)
         except KstreamError:
             ends = {}  # unknown: absent, not 0
-        for tp in tasks:
+        for tp, task in self._tasks.items():
             position = self._source.position(tp)
+            if position is not None and position > task.reached:
+                # Only markers and aborted records: retention of them must not look like a loss at the next start.
+                task.reached = position
+                self._committer.outbox.advance(tp, Progress(position))
             lag = max(ends[tp] - position, 0) if tp in ends and position is not None else None
             self._telemetry.lag(tp, lag)
             if position is not None:
@@ -293,7 +299,9 @@ class Worker:
     def _rebuild(self, batch: Batch, error: Exception) -> None:
         """A model failed: start this partition again from its last commit, three times at most."""
         tp = batch.partition
-        self._rebuilds[tp] += 1
+        failures = self._rebuilds.setdefault(tp, _Failures())
+        failures.count += 1
+        failures.last_offset = max(failures.last_offset, batch.offsets[-1])
         log.error(
             "a model failed; the partition starts again from its last commit",
             partition=str(tp),
@@ -301,9 +309,9 @@ class Worker:
             last_offset=batch.offsets[-1],
             exc_info=error,
         )
-        if self._rebuilds[tp] > _MAX_REBUILDS:
+        if failures.count > _MAX_REBUILDS:
             raise Fatal(
-                f"{tp}: the models failed {_MAX_REBUILDS} times between offsets {batch.offsets[0]} and "
+                f"{tp}: the models failed {failures.count} times between offsets {batch.offsets[0]} and "
                 f"{batch.offsets[-1]} "
                 f"({type(error).__name__}: {error}). Nothing beyond the last commit was published. Please report this."
             ) from error
@@ -323,13 +331,16 @@ class Worker:
             raise Rejoin("commits are refused for this membership, and no newer one came")
 
     def _rejoin(self, why: str) -> None:
+        pause_s = self._rejoins.failed(f"the group is joined again and again ({why})", self._clock())
         log.warning("joining the group again", why=why)
         self._drop(list(self._tasks) + list(self._waiting))
         self._source.close(leave=False, timeout_s=5.0)
         self._source = self._bus.source()
+        self._committer.rejoined()
         self._paused = False
-        self._source.start()
         self._show_assignment()
+        self._sleep(pause_s)
+        self._retrying("join the group", lambda: self._source.start())
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         gone = list(partitions)

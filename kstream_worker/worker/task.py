@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -46,6 +47,14 @@ class Encoder(Protocol):
         ...
 
 
+class RejectLimit(Protocol):
+    """Says when too many records of the partition are refused."""
+
+    def observe(self, batch: Batch, rejects: Rejects) -> None:
+        """Count a batch; raises Fatal beyond the limit."""
+        ...
+
+
 class AlarmBoard(Protocol):
     """Where the keys in alarm are shown."""
 
@@ -67,6 +76,7 @@ class Task:
         decoder: Decoder,
         bank: Bank,
         encoder: Encoder,
+        limit: RejectLimit,
         board: AlarmBoard,
         telemetry: Telemetry,
         clock: Callable[[], float],
@@ -76,6 +86,7 @@ class Task:
         self._decoder = decoder
         self._bank = bank
         self._encoder = encoder
+        self._limit = limit
         self._board = board
         self._telemetry = telemetry
         self._clock = clock
@@ -83,6 +94,7 @@ class Task:
         self._slots: dict[bytes, int] = {}
         self._in_alarm: set[bytes] = set()
         self._fallbacks = 0
+        self.reached = 0  # all records below this offset are processed
 
     @property
     def live_keys(self) -> int:
@@ -99,8 +111,13 @@ class Task:
         """Bytes of the bank's arrays."""
         return self._bank.nbytes
 
-    def process(self, batch: Batch) -> tuple[list[Messages], Rejects]:
-        """Decode, score and encode a batch; the outputs in the order of their records."""
+    def process(self, batch: Batch) -> list[Messages]:
+        """Decode, score and encode a batch; the outputs in the order of their records.
+
+        Raises:
+            Fatal: too many records were refused.
+        """
+        self._telemetry.records(self.partition, len(batch))
         started = self._clock()
         samples, rejects = self._decoder.decode(batch)
         self._telemetry.stage_seconds("decode", self._clock() - started)
@@ -113,7 +130,11 @@ class Task:
             first = position
         outputs += self._score(samples, first, len(samples))
         outputs += self._encoder.dead_letters(batch, rejects)
-        return outputs, rejects
+        for reason, count in Counter(rejects.reasons).items():
+            self._telemetry.rejects(reason, count)
+        self._limit.observe(batch, rejects)
+        self.reached = batch.next_offset
+        return outputs
 
     def close(self) -> None:
         """Take this partition's keys off the board; the state itself goes with the object."""

@@ -72,6 +72,16 @@ def test_cross_validation_finds_a_usable_ratio() -> None:
     assert np.square(model.ratio(z) - plain).mean() < 0.1 * np.square(plain).mean()
 
 
+def test_a_second_fit_validates_anew() -> None:
+    rng = np.random.default_rng(4)
+    first, second = (rng.normal(size=(2, 200, 1)) * by for by in (1.0, 50.0))
+    for estimator in (RULSIF, KLIEP):
+        twice = estimator(atoms=20).fit(*first).fit(*second)
+        fresh = estimator(atoms=20).fit(*second)
+        assert twice.sigma == fresh.sigma
+        assert twice.coefficients.tolist() == fresh.coefficients.tolist()
+
+
 def test_wrong_input_is_named() -> None:
     with pytest.raises(ValueError, match="penalty"):
         RULSIF(penalty="l1")

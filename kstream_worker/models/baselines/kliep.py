@@ -55,6 +55,7 @@ class KLIEP:
         seed: int = 0,
     ) -> None:
         self.sigma = sigma
+        self._given_sigma = sigma
         self._atoms = atoms
         self._widths = widths
         self._fold_count = fold_count
@@ -79,8 +80,7 @@ class KLIEP:
         self.dictionary = (
             subset(right, self._atoms, seed=self._seed) if dictionary is None else as_points("dictionary", dictionary)
         )
-        if self.sigma is None:
-            self.sigma = self._validate(left, right)
+        self.sigma = self._given_sigma if self._given_sigma is not None else self._validate(left, right)
         k_y = gaussian_matrix(right, self.dictionary, self.sigma)
         mean_x = gaussian_matrix(left, self.dictionary, self.sigma).mean(axis=0)
         if not (mean_x > 0.0).all() or not (k_y.sum(axis=1) > 0.0).all():

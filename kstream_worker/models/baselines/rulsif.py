@@ -64,6 +64,7 @@ class RULSIF:
         self.penalty = penalty
         self.sigma = sigma
         self.lam = lam
+        self._given = (sigma, lam)
         self._atoms = atoms
         self._widths = widths
         self._lams = lams
@@ -87,8 +88,10 @@ class RULSIF:
         self.dictionary = (
             subset(right, self._atoms, seed=self._seed) if dictionary is None else as_points("dictionary", dictionary)
         )
-        if self.sigma is None or self.lam is None:
-            self.sigma, self.lam = self._validate(left, right)
+        sigma, lam = self._given
+        self.sigma, self.lam = (
+            (sigma, lam) if sigma is not None and lam is not None else self._validate(left, right, sigma, lam)
+        )
         coordinates = self._coordinates(self.sigma)
         k_x = gaussian_matrix(left, self.dictionary, self.sigma) @ coordinates
         k_y = gaussian_matrix(right, self.dictionary, self.sigma) @ coordinates
@@ -121,18 +124,18 @@ class RULSIF:
         coordinates: Floats = vectors[:, kept] / np.sqrt(values[kept])
         return coordinates
 
-    def _validate(self, x: Floats, y: Floats) -> tuple[float, float]:
+    def _validate(self, x: Floats, y: Floats, sigma: float | None, lam: float | None) -> tuple[float, float]:
         """Width and lambda with the smallest squared-error criterion (eq. 10, no penalty) on held-out folds."""
         unit = median_distance(np.concatenate((x, y)), seed=self._seed)
-        sigmas = (self.sigma,) if self.sigma is not None else tuple(w * unit for w in self._widths)
-        lams = np.array((self.lam,) if self.lam is not None else self._lams)
+        sigmas = (sigma,) if sigma is not None else tuple(w * unit for w in self._widths)
+        lams = np.array((lam,) if lam is not None else self._lams)
         fold_x = folds(len(x), self._fold_count, seed=self._seed)
         fold_y = folds(len(y), self._fold_count, seed=self._seed + 1)
         losses = np.zeros((len(sigmas), len(lams)))
-        for row, sigma in enumerate(sigmas):
-            coordinates = self._coordinates(sigma)
-            k_x = gaussian_matrix(x, self.dictionary, sigma) @ coordinates
-            k_y = gaussian_matrix(y, self.dictionary, sigma) @ coordinates
+        for row, width in enumerate(sigmas):
+            coordinates = self._coordinates(width)
+            k_x = gaussian_matrix(x, self.dictionary, width) @ coordinates
+            k_y = gaussian_matrix(y, self.dictionary, width) @ coordinates
             for fold in range(self._fold_count):
                 moments = self._moments(k_x[fold_x != fold], k_y[fold_y != fold])
                 losses[row] += self._held_out(k_x[fold_x == fold], k_y[fold_y == fold], moments, lams)

@@ -1,0 +1,187 @@
+"""Faults that come together: a bus that does not answer, models that fail, memberships that are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kstream_worker.bus.fake import CommitFault
+from kstream_worker.errors import Fatal, Rejoin, Retry
+from kstream_worker.ports import Bank
+from kstream_worker.records import ChangeKind, Scores
+from kstream_worker.worker.loop import Worker
+from kstream_worker.worker.patience import Patience
+
+MakeJob = Callable[..., Any]
+OUTPUTS = ("drift-estimates", "drift-alarms", "drift-dead-letters")
+
+
+def fail_committed(job: Any, calls: range) -> None:
+    for call in calls:
+        job.broker.faults.raise_at("committed", call, Retry("the committed offsets could not be read in time"))
+
+
+def add_partition(job: Any) -> None:
+    for topic in ("readings", *OUTPUTS):
+        job.broker.create_topic(topic, partitions=3)
+    value = json.dumps({"ts": 1_760_000_000_000, "x": [0, 0], "y": [0, 0]}).encode()
+    for _ in range(5):
+        job.broker.append("readings", 2, b"new", value, timestamp=1_760_000_000_000)
+
+
+def assert_each_record_once(job: Any) -> None:
+    wanted = sorted((r.partition, r.offset) for r in job.broker.records("readings"))
+    assert sorted((e["partition"], e["offset"]) for e in job.estimates()) == wanted
+
+
+def test_records_of_other_partitions_survive_a_new_one_that_cannot_be_opened(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2})
+    job.fill(pairs=100, keys=4, change_at=1000)
+    worker: Worker = job.worker(poll_sizes=(20,))
+    worker._start()
+    for _ in range(3):
+        worker._guarded_step()
+    add_partition(job)
+    fail_committed(job, range(2, 8))
+    job.run(worker_from(job, worker))
+    assert_each_record_once(job)
+
+
+def worker_from(job: Any, worker: Worker) -> Worker:
+    """A started worker that `run` does not start again."""
+    worker._start = lambda: None  # type: ignore[method-assign]
+    return worker
+
+
+def test_commits_go_on_while_a_new_partition_cannot_be_opened(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2})
+    job.fill(pairs=100, keys=4, change_at=1000)
+    worker: Worker = job.worker(poll_sizes=(20,))
+    worker._start()
+    for _ in range(3):
+        worker._guarded_step()
+    add_partition(job)
+    fail_committed(job, range(2, 60))
+    for _ in range(40):
+        worker._guarded_step()
+    assert len(job.estimates()) == 400
+    worker._close()
+
+
+def test_a_bus_that_is_away_when_the_group_is_joined_is_waited_for(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2})
+    job.fill(pairs=60, keys=4, change_at=1000)
+    job.broker.faults.raise_at("start", 1, Retry("no broker can be reached"))
+    job.broker.faults.raise_at("poll", 4, Rejoin("the group has gone on without this member"))
+    for call in (3, 4):
+        job.broker.faults.raise_at("start", call, Retry("no broker can be reached"))
+    job.run(job.worker(poll_sizes=(20,)))
+    assert job.broker.faults.calls("start", "app-0") == 5
+    job.assert_exactly_once()
+
+
+class Failing:
+    """A bank that fails at the n-th and following calls of `update` that are planned."""
+
+    def __init__(self, bank: Bank, plan: Callable[[Any], bool]) -> None:
+        self._bank = bank
+        self._plan = plan
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bank, name)
+
+    def update(self, *columns: Any) -> Scores:
+        if self._plan(columns[3]):
+            raise ZeroDivisionError("a model failed")
+        return self._bank.update(*columns)
+
+
+def break_models(worker: Worker, plan: Callable[[Any], bool]) -> None:
+    make = worker._make_task
+
+    def make_broken(partition: Any) -> Any:
+        task = make(partition)
+        task._bank = Failing(task._bank, plan)  # type: ignore[assignment]
+        return task
+
+    worker._make_task = make_broken
+
+
+@pytest.mark.parametrize("fault", list(CommitFault))
+def test_a_model_that_fails_while_a_commit_is_not_settled(make_job: MakeJob, fault: CommitFault) -> None:
+    for failing in range(2, 9):
+        job = make_job(commit={"interval": 0.2, "timeout": 1.0})
+        job.fill(pairs=60, keys=2, change_at=1000)
+        job.broker.faults.on_commit(None, fault, fault)
+        worker = job.worker(poll_sizes=(20,))
+        calls = iter(range(1, 1000))
+        break_models(worker, lambda _, calls=calls, failing=failing: next(calls) == failing)
+        job.run(worker)
+        job.assert_exactly_once()
+
+
+def test_a_record_that_a_model_never_survives_ends_the_process(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 60.0})
+    job.fill(pairs=100, keys=2, change_at=1000)
+    worker = job.worker(poll_sizes=(10,))
+    poison = 1_760_000_000_000 + 1000 * 70
+    break_models(worker, lambda times: poison in times)
+    with pytest.raises(Fatal, match=r"models failed.*ZeroDivisionError"):
+        job.run(worker, steps=1000)
+
+
+def test_time_without_commits_is_no_time_of_failed_commits(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2, "timeout": 1.0, "give_up": "60s"})
+    job.fill(pairs=40, keys=2, change_at=1000)
+    worker = job.worker(poll_sizes=(20,))
+    worker._start()
+    job.broker.faults.on_commit(None, CommitFault.REJOIN)
+    while job.broker.faults.calls("commit", "app-0") < 2:
+        worker._guarded_step()
+    other = job.worker("app-1")
+    other._start()
+    worker._drop(list(worker._tasks))  # nothing is ours
+    job.broker.clock.sleep(600.0)
+    del other
+    patience = worker._committer._patience
+    assert isinstance(patience, Patience)
+
+
+def test_refused_records_are_not_counted_twice_when_they_are_read_again(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 60.0}, gate={"max_consecutive_rejects": 30})
+    job.fill(pairs=10, keys=2, change_at=1000)
+    for _ in range(20):
+        job.append(0, b"{")
+    job.fill(pairs=10, keys=2, change_at=1000, seed=5)
+    for poll in (4, 8, 12):
+        job.broker.faults.rebalance(poll, ChangeKind.REVOKED)
+    job.run(job.worker(poll_sizes=(15,)))
+    assert len(job.broker.records("drift-dead-letters")) == 20
+
+
+def test_a_membership_refused_for_good_is_joined_anew_and_commits_again(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2, "timeout": 1.0, "give_up": "600s"})
+    job.fill(pairs=40, keys=2, change_at=1000)
+    job.broker.faults.on_commit(None, CommitFault.REJOIN)
+    worker = job.worker(poll_sizes=(10,))
+    job.run(worker, steps=5000)
+    job.assert_exactly_once()
+
+
+def test_positions_pass_the_markers_at_the_end_of_an_idle_partition(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2})
+    job.fill(pairs=20, keys=2, change_at=1000)
+    for partition in range(2):
+        aborted = job.broker.transaction()
+        aborted.append("readings", partition, b"pump", b"{}")
+        aborted.abort()
+    job.run(job.worker(), steps=600)
+    ends = [job.broker.log(tp).end for tp in job.broker.partitions("readings")]
+    assert [job.broker.committed("drift", "readings", p).offset for p in range(2)] == ends
+    for partition, end in enumerate(ends):
+        job.broker.truncate("readings", partition, end)  # retention, of what was read long ago
+    job.run(job.worker())
+    job.assert_exactly_once() if job.broker.records("readings") else None
