@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstream_worker.cli.options import add_config, load_config, quiet_logs
-from kstream_worker.errors import EXIT_CONFIG, EXIT_OK
+from kstream_worker.errors import EXIT_CONFIG, EXIT_OK, ConfigError
+
+if TYPE_CHECKING:
+    from kstream_worker.config import Config
 
 
 def add_parser(subparsers: Any) -> None:
@@ -28,13 +31,25 @@ def run(args: argparse.Namespace) -> int:
         config = load_config(args)
     except ConfigProblems as error:
         return _report(error.problems)
-    if args.offline:
-        return _report(())
     quiet_logs(args, config)
 
     from kstream_worker import app
 
-    return _report([args.scrub(problem) for problem in app.check(config)])
+    problems = _offline(config) if args.offline else app.check(config)
+    return _report([args.scrub(problem) for problem in problems])
+
+
+def _offline(config: Config) -> list[str]:
+    """What only the parts themselves know: settings of the client, bindings, limits of the detector."""
+    from kstream_worker import app
+
+    problems: list[str] = []
+    for build in (app.build_bank, app.build_bus):
+        try:
+            build(config)
+        except ConfigError as error:
+            problems.append(str(error))
+    return problems
 
 
 def _report(problems: tuple[str, ...] | list[str]) -> int:

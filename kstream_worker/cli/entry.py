@@ -1,6 +1,7 @@
 """The entry point: picks the command, turns errors into one clear paragraph and an exit code.
 
-Exit codes: 0 done, 1 fatal (the message says what to do), 2 wrong usage, 78 wrong configuration, topic or right.
+Exit codes: 0 done, 1 fatal (the message says what to do), 2 wrong usage, 78 wrong configuration, topic or right,
+130 interrupted by Ctrl-C (`run` ends with 0 then).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import textwrap
 import traceback
 from collections.abc import Sequence
 
-from kstream_worker.errors import EXIT_FATAL, Fatal, KstreamError
+from kstream_worker.errors import EXIT_FATAL, Fatal, KstreamError, Retry
 
 COMMANDS = ("run", "check", "topics", "demo", "broker", "version")
 _EXIT_INTERRUPTED = 130
@@ -60,6 +61,8 @@ def _report(error: Exception, args: argparse.Namespace) -> int:
     known = isinstance(error, KstreamError)
     message = str(error) if known else f"internal error: {type(error).__name__}: {error}"
     advice = "" if known or args.debug else " Run it again with --debug for the traceback, and report it, please."
+    if isinstance(error, Retry):
+        advice = ". Check bus.kafka.bootstrap_servers and that the brokers run"
     print(_paragraph(f"kstream-worker: {scrub(message)}{advice}"), file=sys.stderr)
     return error.exit_code if isinstance(error, Fatal) else EXIT_FATAL
 

@@ -33,10 +33,9 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("expected a whole number, at least 1")
+    return int(text)
 
 
 def output_settings(config: Config) -> dict[str, dict[str, str]]:
@@ -78,7 +77,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _create(cluster: Cluster, config: Config, partitions: int | None) -> None:
     topic = config.input.topic
-    count = cluster.partition_count(topic) or partitions
+    present = cluster.partition_count(topic)
+    count = present or partitions
+    if present and partitions and present != partitions:
+        print(f"{topic} exists with {present} partitions: --partitions {partitions} changes nothing", file=sys.stderr)
     if count is None:
         raise ConfigError(
             f"the input topic {topic} does not exist, so the number of partitions is not known: create it, "
@@ -103,7 +105,19 @@ def _list(cluster: Cluster, config: Config) -> int:
     for topic, role in roles.items():
         count = cluster.partition_count(topic)
         state = "missing" if count is None else "1 partition" if count == 1 else f"{count} partitions"
-        settings = " ".join(f"{name}={value}" for name, value in output_settings(config).get(topic, {}).items())
+        wanted = output_settings(config).get(topic, {})
+        settings = _settings(wanted, wanted if count is None else cluster.topic_config(topic))
         print(f"{topic:<{width}}  {role:<12}  {state:<14}  {settings}".rstrip())
         code = EXIT_CONFIG if count is None else code
     return code
+
+
+def _settings(wanted: Mapping[str, str], present: Mapping[str, str]) -> str:
+    """The settings that matter as they are, and where that differs, what `--create` would have set."""
+    if wanted and not present:
+        return "settings not readable (needs DESCRIBE_CONFIGS)"
+    return " ".join(
+        f"{name}={present[name]}" + ("" if present[name] == value else f" (--create sets {value})")
+        for name, value in wanted.items()
+        if name in present
+    )

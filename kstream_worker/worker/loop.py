@@ -22,7 +22,7 @@ from kstream_worker.records import (
 from kstream_worker.worker.assignment import StartPositions
 from kstream_worker.worker.committer import CommitPolicy, Committer
 from kstream_worker.worker.patience import Patience
-from kstream_worker.worker.task import Task
+from kstream_worker.worker.task import AlarmBoard, Task
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ _REFUSED_S = 60.0  # how long a refused membership may stay before the group is 
 _MAX_REBUILDS = 3
 
 
-class Board(Protocol):
+class Board(AlarmBoard, Protocol):
     """What the http endpoints show; the worker writes it."""
 
     def heartbeat(self) -> None:
@@ -49,14 +49,6 @@ class Board(Protocol):
 
     def forget_partition(self, partition: TopicPartition) -> None:
         """The partition is no longer ours."""
-        ...
-
-    def raise_alarm(self, key: str, details: dict[str, object]) -> None:
-        """Show a key in alarm."""
-        ...
-
-    def clear_alarm(self, key: str) -> None:
-        """Take it away."""
         ...
 
 
@@ -160,7 +152,7 @@ class Worker:
     def _start(self) -> None:
         # The writer first: it fences a former process of the same identity before this one reads anything.
         self._retrying("start the writer", lambda: self._writer.start(self._settings.commit.timeout_s))
-        self._retrying("join the group", lambda: self._source.start())
+        self._retrying("join the group", self._source.start)
         log.info("started", topic=self._settings.topic)
 
     def _guarded_step(self) -> bool:
@@ -312,8 +304,7 @@ class Worker:
         if failures.count > _MAX_REBUILDS:
             raise Fatal(
                 f"{tp}: the models failed {failures.count} times between offsets {batch.offsets[0]} and "
-                f"{batch.offsets[-1]} "
-                f"({type(error).__name__}: {error}). Nothing beyond the last commit was published. Please report this."
+                f"{batch.offsets[-1]} ({type(error).__name__}: {error}). Nothing beyond the last commit was published. Please report this."
             ) from error
         self._source.pause([tp])
         self._drop([tp])
@@ -340,7 +331,7 @@ class Worker:
         self._paused = False
         self._show_assignment()
         self._sleep(pause_s)
-        self._retrying("join the group", lambda: self._source.start())
+        self._retrying("join the group", self._source.start)
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         gone = list(partitions)
