@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstream_worker.cli.options import add_config, load_config
+from kstream_worker.errors import EXIT_FATAL, Fatal, KstreamError
+
+if TYPE_CHECKING:
+    from kstream_worker.config import Config
 
 
 def add_parser(subparsers: Any) -> None:
@@ -26,4 +30,27 @@ def run(args: argparse.Namespace) -> int:
 
     from kstream_worker import app
 
-    return app.run(config, leave=args.leave)
+    try:
+        return app.run(config, leave=args.leave)
+    except Exception as error:
+        if config.telemetry.log_format != "json":
+            raise
+        return _log_end(error, config, debug=args.debug)
+
+
+def _log_end(error: Exception, config: Config, *, debug: bool) -> int:
+    """Log why the worker ends, as one line like all before it: what collects logs takes no paragraph.
+
+    A bug comes with its traceback: it may not happen a second time.
+    """
+    import structlog
+
+    from kstream_worker.telemetry import logs
+
+    logs.configure(config.telemetry.log_level, "json", config.secrets())
+    known = isinstance(error, KstreamError)
+    code = error.exit_code if isinstance(error, Fatal) else EXIT_FATAL
+    why = str(error) if known else f"internal error: {type(error).__name__}: {error}; report it, please"
+    trace = error if debug or not known else None
+    structlog.get_logger(__name__).critical("ended", exit_code=code, why=why, exc_info=trace)
+    return code

@@ -42,7 +42,9 @@ class FilesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         doc("Paths or globs, each file one partition, in sorted order; or `-` for standard input."),
     ] = ()
     output_dir: Annotated[str, doc("Folder of the output files, or `-` for standard output.")] = "out"
-    format: Annotated[Literal["jsonl", "csv"], doc("JSON Lines, or CSV with a header line.")] = "jsonl"
+    format: Annotated[
+        Literal["jsonl", "csv"], doc("Inputs: JSON Lines, or CSV with a header line. Outputs are JSON Lines.")
+    ] = "jsonl"
     key_column: Annotated[str, doc("CSV: the column that is the record's key. Empty: no key; see `input.key`.")] = ""
 
 

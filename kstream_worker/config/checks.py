@@ -39,8 +39,8 @@ def _files(config: Config) -> Iterator[str]:
         yield "`bus.files.inputs` has - (standard input) beside files: take one or the other"
     if not files.output_dir:
         yield "`bus.files.output_dir` is empty: name a folder, or - for standard output"
-    if files.format == "csv" and config.input.format != "json":
-        yield "`input.format` must be json with `bus.files.format` csv: rows reach the decoder as JSON"
+    if config.input.format != "json":
+        yield "`input.format` must be json with `bus.kind` files: lines of text hold JSON or CSV, which arrives as JSON"
     if files.key_column and files.format != "csv":
         yield "`bus.files.key_column` needs `bus.files.format` csv; for JSON Lines use `input.key`"
 

@@ -27,6 +27,9 @@ def _near(name: str, names: list[str]) -> str | None:
 
 
 def _suggestion(root: type[msgspec.Struct], section: type[msgspec.Struct], above: str, name: str) -> str:
+    joined = [path for _, path in _all_keys(root) if "." in path and path.replace(".", "_") == name.lower()]
+    if joined:  # as an environment variable: one underscore where two belong
+        return f"did you mean `{joined[0]}`?"
     here = _near(name, list(fields_of(section)))
     if here is not None:
         return f"did you mean `{above}{here}`?"
@@ -75,7 +78,9 @@ class Converter:
             return self._table(path, node)
         if node is None:
             if field.required:
-                self.problems.append(f"`{path}` is missing: {field.meta.description}")
+                self.problems.append(
+                    f"`{path}` is missing: give it in the file that --config names, or by --set {path}=.."
+                )
             return None if field.required else field.default
         if not isinstance(node, Given):
             self.problems.append(f"`{path}` ({place_of(node)}) is a key, not a section")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from kstream_worker.demo.data import FEATURES, Track
 _COLORS = ("#3b6ea8", "#d98c3f")
 _ALARM = "#c0392b"
 _CHANGE = "#2e7d32"
+_WARMING = "#ececec"
 
 
 def draw(
@@ -45,10 +47,11 @@ def draw(
         _evidence(axes[2, column], by_key[track.entity.name])
         for axis in axes[:, column]:
             _mark(axis, mine, track.injected_at)
-        axes[2, column].tick_params(axis="x", rotation=35)
+            _shade_warm_up(axis, by_key[track.entity.name])
+        _date(axes[2, column].xaxis)
     for row, text in enumerate(("signal, standardised", "log likelihood ratio", "evidence / threshold")):
         axes[row, 0].set_ylabel(text)
-    _legend(axes[0, 0])
+    _legend(figure)
     figure.savefig(path, dpi=80)
 
 
@@ -56,10 +59,18 @@ def _times(stamps: Iterable[int]) -> list[datetime]:
     return [datetime.fromtimestamp(t / 1000, UTC) for t in stamps]
 
 
+def _date(axis: Any) -> None:
+    from matplotlib import dates
+
+    calendar: Any = dates  # without types
+    axis.set_major_locator(calendar.AutoDateLocator(minticks=4, maxticks=7))
+    axis.set_major_formatter(calendar.DateFormatter("%d %b"))
+
+
 def _signal(axis: Any, track: Track) -> None:
     scaled = (track.values - np.median(track.values, axis=0)) / track.values.std(axis=0)
-    for order, (feature, color, values) in enumerate(zip(FEATURES, _COLORS, scaled.T, strict=True)):
-        axis.plot(_times(track.times), values, color=color, linewidth=0.7, label=feature, alpha=0.9, zorder=3 - order)
+    for order, (color, values) in enumerate(zip(_COLORS, scaled.T, strict=True)):
+        axis.plot(_times(track.times), values, color=color, linewidth=0.7, alpha=0.9, zorder=3 - order)
     change = f": {track.entity.change} changed" if track.entity.change else ": changes of its own"
     axis.set_title(track.entity.name + change, loc="left")
 
@@ -88,7 +99,23 @@ def _mark(axis: Any, alarms: Sequence[Mapping[str, Any]], injected_at: int | Non
         axis.axvline(_times([injected_at])[0], color=_CHANGE, linewidth=1.2, linestyle="--")
 
 
-def _legend(axis: Any) -> None:
-    axis.axvline(np.nan, color=_ALARM, label="alarm")
-    axis.axvline(np.nan, color=_CHANGE, linestyle="--", label="change put in")
-    axis.legend(loc="upper left", fontsize=8, ncols=2)
+def _shade_warm_up(axis: Any, estimates: Sequence[Mapping[str, Any]]) -> None:
+    for warming, group in groupby(estimates, lambda estimate: estimate["state"] == "warming"):
+        run = list(group)
+        if warming:
+            axis.axvspan(*_times([run[0]["event_time"], run[-1]["event_time"]]), color=_WARMING, linewidth=0, zorder=0)
+
+
+def _legend(figure: Any) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    marks = [
+        *(Line2D([], [], color=color, label=feature) for feature, color in zip(FEATURES, _COLORS, strict=True)),
+        Line2D([], [], color=_CHANGE, linestyle="--", label="change put in"),
+        Patch(color=_ALARM, alpha=0.15, label="from the likely change to the alarm"),
+        Line2D([], [], color=_ALARM, label="alarm"),
+        Line2D([], [], color=_ALARM, linestyle=":", label="threshold"),
+        Patch(color=_WARMING, label="warm-up: no alarm possible"),
+    ]
+    figure.legend(handles=marks, loc="outside upper center", ncols=len(marks), frameon=False)

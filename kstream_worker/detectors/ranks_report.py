@@ -105,8 +105,8 @@ def guarantee_of(state: NDArray[np.int64], arl: float) -> report.Guarantee:
     if state[WHITENED] == 1:
         return report.Guarantee(
             "approximate",
-            "Ranked are innovations of autoregressions, since the warm-up may be serially dependent or the setting asks "
-            f"for it: the mean number of samples to a false alarm is at least {arl:.12g} only as far as these innovations "
+            "Ranked are innovations of autoregressions, as the warm-up may be serially dependent or the setting asks "
+            f"for it: the mean number of samples to a false alarm is at least {arl:.12g} only as far as innovations "
             "are independent and identically distributed.",
         )
     if state[HELD] == 1:

@@ -6,8 +6,8 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Iterable, Mapping, MutableMapping
-from functools import partial
+import time
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from numbers import Integral, Real
 from typing import Any, TextIO
 
@@ -19,6 +19,8 @@ from kstream_worker.config.redact import HIDDEN, is_secret
 # Loggers of the client that report as errors what passes by itself: connections that are made again, open transactions
 # that a stable read waits for, metadata of a new topic. What lasts, the worker reports itself.
 _NOISY = ("kafka.coordinator.assignors", "kafka.coordinator.consumer", "kafka.net", "kafka.cluster")
+_REPEAT_S = 30.0  # a client that looks for a broker says the same every second
+_REMEMBERED = 256  # kinds of lines
 _MIN_SECRET = 3  # shorter texts stand in ordinary words; names still hide them
 
 
@@ -79,7 +81,8 @@ def configure(
     """Send all logs of the process, those of libraries too, to one stream. Called once, by the command line.
 
     Args:
-        level: `debug` to `critical`; libraries log from `warning` on unless this is `debug`.
+        level: `debug` to `critical`; libraries log from `warning` on, and repeat themselves every 30 s at most, unless
+            this is `debug`.
         form: `json` or `console`.
         secrets: texts to keep out.
         stream: standard error by default.
@@ -106,7 +109,7 @@ def configure(
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(target)
-    handler.addFilter(partial(_wanted, logging.getLevelNamesMapping()[level.upper()]))
+    handler.addFilter(Wanted(logging.getLevelNamesMapping()[level.upper()]))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -119,12 +122,38 @@ def configure(
     logging.captureWarnings(True)
 
 
-def _wanted(level: int, record: logging.LogRecord) -> bool:
-    """Libraries that log each connection set levels of their own, so the handler decides, not the loggers."""
-    if level > logging.DEBUG and record.name.startswith(_NOISY):
-        return record.levelno >= logging.CRITICAL
-    ours = record.name == "kstream_worker" or record.name.startswith("kstream_worker.")
-    return record.levelno >= (level if ours or level <= logging.DEBUG else max(level, logging.WARNING))
+class Wanted:
+    """Which records are written. Libraries that log each connection set levels of their own, so the handler decides,
+    not the loggers: from `warning` on, and the same kind of line once in 30 s; all of them at `debug`.
+
+    Args:
+        level: of our own loggers.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, level: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._level = level
+        self._clock = clock
+        self._shown: dict[tuple[str, str], float] = {}
+
+    def __call__(self, record: logging.LogRecord) -> bool:
+        """Whether to write it, as a filter of `logging`."""
+        if record.name == "kstream_worker" or record.name.startswith("kstream_worker."):
+            return record.levelno >= self._level
+        if self._level <= logging.DEBUG or record.levelno >= logging.CRITICAL:
+            return record.levelno >= self._level
+        if record.levelno < max(self._level, logging.WARNING) or record.name.startswith(_NOISY):
+            return False
+        return self._first_for_a_while((record.name, str(record.msg)))
+
+    def _first_for_a_while(self, kind: tuple[str, str]) -> bool:
+        now = self._clock()
+        if now - self._shown.get(kind, -math.inf) < _REPEAT_S:
+            return False
+        if len(self._shown) >= _REMEMBERED:
+            self._shown.clear()
+        self._shown[kind] = now
+        return True
 
 
 def _renderer(form: str, stream: TextIO) -> Processor:

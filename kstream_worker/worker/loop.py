@@ -304,7 +304,8 @@ class Worker:
         if failures.count > _MAX_REBUILDS:
             raise Fatal(
                 f"{tp}: the models failed {failures.count} times between offsets {batch.offsets[0]} and "
-                f"{batch.offsets[-1]} ({type(error).__name__}: {error}). Nothing beyond the last commit was published. Please report this."
+                f"{batch.offsets[-1]} ({type(error).__name__}: {error}). Nothing beyond the last commit was "
+                "published. Please report this."
             ) from error
         self._source.pause([tp])
         self._drop([tp])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def test_version() -> None:
     assert done.stdout.startswith(f"kstream-worker {__version__} (Python 3.")
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["run", "--help"], ["check", "--offline", *KAFKA]])
+@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["run", "--help"]])
 def test_start_up_imports_nothing_heavy(arguments: list[str]) -> None:
     program = (
         "import sys\n"
@@ -121,7 +122,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     [
         (Fatal("another process has this identity; stop it"), 1, "kstream-worker: another process has this identity"),
         (ConfigError("no such topic; create it"), 78, "kstream-worker: no such topic; create it"),
-        (Retry("no broker answers"), 1, "kstream-worker: no broker answers"),
+        (Retry("no broker answers"), 1, "no broker answers. Check bus.kafka.bootstrap_servers and that the brokers"),
         (ZeroDivisionError("x"), 1, "internal error: ZeroDivisionError: x Run it again with --debug"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
@@ -157,6 +158,47 @@ def test_secrets_stay_out_of_what_is_printed(
     shown = capsys.readouterr()
     assert "login with *** failed, leave=False" in " ".join(shown.err.split())
     assert SECRET not in shown.err + shown.out
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "why", "trace"),
+    [
+        (Fatal("another process has this identity\nstop it"), 1, "another process has this identity\nstop it", False),
+        (ConfigError("no such topic; create it"), 78, "no such topic; create it", False),
+        (ZeroDivisionError("x"), 1, "internal error: ZeroDivisionError: x; report it, please", True),
+    ],
+)
+def test_the_last_line_of_a_worker_is_json_as_all_others(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    code: int,
+    why: str,
+    trace: bool,
+) -> None:
+    def run(config: Config, *, leave: bool) -> int:
+        raise error
+
+    monkeypatch.setattr(app, "run", run)
+    assert main(["run", *KAFKA]) == code
+    line = json.loads(capsys.readouterr().err)
+    assert (line["event"], line["level"], line["exit_code"], line["why"]) == ("ended", "critical", code, why)
+    assert ("Traceback" in line.get("exception", "")) is trace
+    assert main(["run", *KAFKA, "--log-format", "console"]) == code
+    assert capsys.readouterr().err.startswith("kstream-worker: ")
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("bus.kafka.consumer.max_poll_record=5", "max_poll_records"),
+        ("bus.kafka.consumer.isolation_level=read_uncommitted", "isolation_level"),
+        ("input.timestamp=a..b", "a..b"),
+    ],
+)
+def test_offline_finds_what_needs_no_broker(capsys: pytest.CaptureFixture[str], setting: str, message: str) -> None:
+    assert main(["check", "--offline", *KAFKA, "--set", setting]) == 78
+    assert message in capsys.readouterr().out
 
 
 def test_every_command_is_listed() -> None:
@@ -214,6 +256,18 @@ def test_topics_lists_and_creates(broker: FakeBroker, capsys: pytest.CaptureFixt
     assert broker.configs["pumps-alarms"]["cleanup.policy"] == "delete"
     assert main(["topics", *KAFKA, "--create"]) == 0
     assert capsys.readouterr().err == ""
+    assert main(["topics", *KAFKA, "--create", "--partitions", "8"]) == 0
+    assert "readings exists with 3 partitions: --partitions 8 changes nothing" in capsys.readouterr().err
+
+
+def test_topics_shows_settings_as_they_are(broker: FakeBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    for topic in ("readings", "pumps-estimates", "pumps-alarms", "pumps-dead-letters"):
+        broker.create_topic(topic, 1)
+    broker.configs["pumps-estimates"] = {"message.timestamp.type": "CreateTime", "cleanup.policy": "delete"}
+    assert main(["topics", *KAFKA]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].endswith("message.timestamp.type=CreateTime (--create sets LogAppendTime) cleanup.policy=delete")
+    assert lines[2].endswith("settings not readable (needs DESCRIBE_CONFIGS)")
 
 
 def test_topics_creates_the_input_when_told_how_wide(broker: FakeBroker, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,6 +275,7 @@ def test_topics_creates_the_input_when_told_how_wide(broker: FakeBroker, capsys:
     assert capsys.readouterr().out.count("5 partitions") == 4
     with pytest.raises(SystemExit):
         main(["topics", *KAFKA, "--create", "--partitions", "0"])
+    assert "argument --partitions: expected a whole number, at least 1" in capsys.readouterr().err
 
 
 def test_topics_is_for_kafka(capsys: pytest.CaptureFixture[str]) -> None:

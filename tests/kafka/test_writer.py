@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from kafka_member import Member, at_phase, column, fill, freeze, members, outputs, until
@@ -59,6 +60,34 @@ def test_what_can_never_be_sent_is_refused_and_leaves_no_trace(kafka, make_topic
         assert member.committed() is None
         assert member.commit([column(output, [b"fits"])], token="d") is Outcome.COMMITTED
         assert outputs(member, output) == [b"fits"]
+
+
+def test_a_time_that_the_topic_refuses_is_told(kafka, make_topic):
+    """Times far ahead are refused by default; as a passing fault they would be sent again until patience ends."""
+    topic, output = make_topic(), make_topic(configs={"message.timestamp.after.max.ms": "3600000"})
+    message = column(output, [b"tomorrow"])
+    message.timestamps[0] = int(time.time() * 1000) + 86_400_000
+    with members(Member(kafka, topic)) as member:
+        member.join(1)
+        with pytest.raises(ConfigError, match="LogAppendTime"):
+            member.commit([message], token="a")
+        assert member.committed() is None
+        assert member.commit([column(output, [b"now"])], token="b") is Outcome.COMMITTED
+
+
+def test_an_attempt_that_found_no_producer_is_aborted_not_made_later(kafka_process, make_own_topic):
+    """Meanwhile its partitions may have been dropped and read again."""
+    topic, output = make_own_topic(), make_own_topic()
+    with members(Member(kafka_process.bootstrap_servers, topic)) as member:
+        member.join(1)
+        member.writer._throw_away()
+        freeze(kafka_process)
+        with pytest.raises(Retry, match="no transactional producer"):
+            member.commit([column(output, [b"old"])], token="old", timeout_s=0.5)
+        kafka_process.thaw()
+        assert member.commit([column(output, [b"old"])], token="old") is Outcome.ABORTED
+        assert commit_at_last(member, [column(output, [b"new"])], token="new") is Outcome.COMMITTED
+        assert outputs(member, output) == [b"new"]
 
 
 def test_a_batch_larger_than_the_topic_allows_is_split(kafka, make_topic):

@@ -135,3 +135,24 @@ def test_the_token_of_a_commit_is_no_secret() -> None:
     logs.configure("info", "json", stream=stream)
     structlog.get_logger("kstream_worker.x").info("committed", token="ab12", password="")
     assert lines(stream)[0]["token"] == "ab12"
+
+
+def test_a_library_that_repeats_itself_is_heard_twice_a_minute() -> None:
+    now = [0.0]
+    wanted = logs.Wanted(logging.INFO, lambda: now[0])
+
+    def shown(name: str, message: str, *arguments: object, level: int = logging.ERROR) -> bool:
+        return wanted(logging.LogRecord(name, level, "", 0, message, arguments, None))
+
+    assert shown("kafka.coordinator", "no answer from node %s", 1)
+    now[0] = 29.0
+    assert not shown("kafka.coordinator", "no answer from node %s", 1)
+    assert shown("kafka.coordinator", "another line")
+    assert shown("kafka.coordinator", "no answer from node %s", 1, level=logging.CRITICAL)
+    assert shown("kstream_worker.worker.loop", "assignment")
+    assert shown("kstream_worker.worker.loop", "assignment")
+    now[0] = 31.0
+    assert shown("kafka.coordinator", "no answer from node %s", 1)
+    assert not shown("kafka.coordinator", "no answer from node %s", 1)
+    for number in range(1000):
+        assert shown("kafka.coordinator", f"line {number}")

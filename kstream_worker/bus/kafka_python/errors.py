@@ -88,6 +88,12 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         ConfigError,
+        (client.InvalidTimestampError, client.InvalidRecordError),
+        "the topic does not take the record's time (or, compacted, its null key); set message.timestamp.type to "
+        "LogAppendTime and cleanup.policy to delete on the output topics",
+    ),
+    (
+        ConfigError,
         (client.UnsupportedCodecError, client.UnsupportedCompressionTypeError),
         "the compression of the records needs a package that is not installed; install kafka-python[lz4,snappy,zstd]",
     ),

@@ -69,6 +69,7 @@ class KafkaWriter:
         self._opening: Running[Session] | None = None
         self._stray_openings = 0
         self._doubt: _Doubt | None = None
+        self._unsent: str | None = None  # token of an attempt that found no producer in time
 
     def start(self, timeout_s: float) -> None:
         """Fence former processes of this transactional id and end what they left open.
@@ -127,7 +128,11 @@ class KafkaWriter:
         token: str,
         deadline: Deadline,
     ) -> Outcome:
-        session = self._ready(deadline)
+        try:
+            session = self._ready(deadline)
+        except Retry:
+            self._unsent = token
+            raise
         transaction = Transaction(session, messages, progress, membership, token)
         self._doubt = _Doubt(token, tuple(progress), session)
         running = Running(lambda: transaction.run(deadline), "kafka-commit")
@@ -186,6 +191,9 @@ class KafkaWriter:
 
     def _resolve_former(self, token: str, deadline: Deadline) -> Outcome | None:
         """Resolve what an earlier call left open; its outcome if it is about this token."""
+        unsent, self._unsent = self._unsent, None
+        if unsent == token:
+            return Outcome.ABORTED
         if self._doubt is None:
             return None
         same = self._doubt.token == token
