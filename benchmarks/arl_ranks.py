@@ -44,7 +44,11 @@ def run(short: bool = False) -> dict[str, Any]:
 
 
 def run_length(d: int, keys: int, length: int, dependence: str, ar: float = 0.0) -> dict[str, Any]:
-    """Armed samples per alarm under no change, with the 95 % Poisson interval of the number of alarms."""
+    """Armed samples per alarm under no change, with the 95 % Poisson interval of the number of alarms.
+
+    Every key starts afresh and is cut off after `length` samples, about one true run length: since an alarm soon after
+    arming is rare, the figure is some percent too high.
+    """
     bank = RankBank(d, arl=ARL, dependence=dependence, capacity=keys, seed=1)
     slots = np.array([bank.allocate(b"null-%d" % k) for k in range(keys)])
     rng = np.random.default_rng(1_000 + d)

@@ -196,18 +196,22 @@ def build_worker(
     bus = bus or build_bus(config)
     telemetry = telemetry or NoTelemetry()
     board = board or Status(config.worker.progress_timeout)
-    encoders: list[OutputEncoder] = []
+    threshold = build_bank(config).threshold
+    known = 0  # partitions of the input topic when the encoder was made
+    encoder: OutputEncoder
+
+    def look_up(cluster: Cluster) -> tuple[int, OutputEncoder]:
+        return cluster.partition_count(config.input.topic) or 0, build_encoder(config, cluster, threshold)
 
     def make_task(partition: TopicPartition) -> Task:
-        if not encoders:
-            encoders.append(
-                with_cluster(bus, lambda cluster: build_encoder(config, cluster, build_bank(config).threshold))
-            )
+        nonlocal known, encoder
+        if partition.partition >= known:  # at first, and when the topic has grown
+            known, encoder = with_cluster(bus, look_up)
         return Task(
             partition,
             build_decoder(config),
             build_bank(config),
-            encoders[0],
+            encoder,
             build_limit(config),
             board,
             telemetry,

@@ -65,9 +65,14 @@ def _find_imports(tree: ast.AST) -> Iterator[Path]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(_PACKAGE_ROOT.name):
             base = _PACKAGE_ROOT.parent / node.module.replace(".", "/")
-            names = (base / alias.name for alias in node.names)
-            candidates = (base, *names)
-            yield from (c.with_suffix(".py") for c in candidates if c.with_suffix(".py").is_file())
+            for alias in node.names:
+                # A module or a package of that name, else something that the module itself holds.
+                yield from _source_of(base / alias.name) or _source_of(base)
+
+
+def _source_of(module: Path) -> tuple[Path, ...]:
+    candidates = (module.with_suffix(".py"), module / "__init__.py")
+    return tuple(c for c in candidates if c.is_file())
 
 
 @cache

@@ -12,6 +12,7 @@ import numpy as np
 from kstream_worker.numerics.jit import inline
 
 _INV_2_53 = 1.0 / 9007199254740992.0
+_BELOW_1 = 1.0 - _INV_2_53
 
 
 def stream_of(seed: int, key: bytes) -> np.uint64:
@@ -39,7 +40,8 @@ def bits(stream: np.uint64, role: int, counter: int) -> np.uint64:
 @inline
 def uniform(stream: np.uint64, role: int, counter: int) -> float:
     """A draw in the open interval (0, 1)."""
-    return (np.float64(bits(stream, role, counter) >> np.uint64(11)) + 0.5) * _INV_2_53
+    # The largest of the 2^53 draws would be rounded to 1, and `below` would then give n.
+    return min((np.float64(bits(stream, role, counter) >> np.uint64(11)) + 0.5) * _INV_2_53, _BELOW_1)
 
 
 @inline

@@ -21,20 +21,25 @@ authentication:
 | `/metrics` | the metrics below, in Prometheus's text format |
 | `/healthz` | 200 while the loop turns and no partition with lag stands still, else 503 (`worker.progress_timeout`). |
 | `/readyz` | 200 while partitions are assigned and all of them are being read, else 503 |
-| `/alarms` | the keys in alarm as JSON, up to 1000 of them; `in_alarm` counts all |
+| `/alarms` | the keys in alarm as JSON, up to 1000 of them; `in_alarm` counts all, `dropped_total` those left out |
 
 No label holds a key of a record: which keys are in alarm stands in the alarms topic and in `/alarms`. There are
-`process_` metrics too. `deploy/` has alert rules and a dashboard.
+`process_` metrics too. The values of `reason` are in [schemas/README.md](../schemas/README.md). `deploy/` has alert
+rules and a dashboard.
 
 | metric | type | labels | meaning |
 |---|---|---|---|
 """
 
 
+def _labels(about: Description) -> str:
+    values = f": {', '.join(about.known)}" if about.known else ""
+    return ", ".join(about.labels) + values
+
+
 def _rows(families: Mapping[str, Description], kind: str, suffix: str = "") -> list[str]:
     return [
-        f"| `{PREFIX}{name}{suffix}` | {kind} | {', '.join(about.labels)} | {about.help} |\n"
-        for name, about in families.items()
+        f"| `{PREFIX}{name}{suffix}` | {kind} | {_labels(about)} | {about.help} |\n" for name, about in families.items()
     ]
 
 

@@ -120,6 +120,7 @@ class Worker:
         self._rebuilds: dict[TopicPartition, _Failures] = {}
         self._paused = False
         self._stopping = False
+        self._stop_asked_s: float | None = None
         self._patience = Patience(
             clock, settings.commit.give_up_s, 0.1, "Check that the brokers can be reached, then start again."
         )
@@ -147,6 +148,8 @@ class Worker:
 
     def request_stop(self) -> None:
         """Finish the batch in hand, commit and leave. May be called from a signal handler."""
+        if not self._stopping:
+            self._stop_asked_s = self._clock()
         self._stopping = True
 
     def _start(self) -> None:
@@ -364,7 +367,8 @@ class Worker:
 
     def _drain(self) -> None:
         """Commit what is processed; records beyond it are read again by whoever comes next."""
-        deadline = self._clock() + self._settings.grace_s
+        asked_s = self._clock() if self._stop_asked_s is None else self._stop_asked_s
+        deadline = asked_s + self._settings.grace_s
         while not self._committer.empty and self._clock() < deadline:
             membership = self._source.membership()
             hopeless = membership is None or self._committer.refused(membership)

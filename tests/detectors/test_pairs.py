@@ -116,6 +116,27 @@ def test_payoffs_are_exactly_antisymmetric() -> None:
     assert np.array_equal(forth["R"][:, :half], back["R"][:, half:])
 
 
+@pytest.mark.parametrize("dims", [1, 3, 11])
+def test_over_the_two_orders_of_a_pair_the_evidence_grows_by_one_in_the_mean(dims: int) -> None:
+    """The martingale that the guarantee rests on, learned columns and weights included, whatever came before."""
+    x, y = normal_pairs(300, dims)
+    bank = PairBank(dims, arl=1e250, warmup=20, atoms=12)
+    slot = bank.allocate(b"key")
+    run(bank, x, y + 0.3, slot)
+    plan, before = make_plan(dims, 12, 20), bank.snapshot(slot)
+    weights = bet_weights(plan)
+    R = bank._slots.floats[slot, plan.at_statistic : plan.at_statistic + plan.bets]
+    stakes = len(battery.STAKES)
+    plus = R[: stakes * plan.columns].reshape(stakes, plan.columns).sum(axis=0)
+    minus = R[stakes * plan.columns :].reshape(stakes, plan.fixed).sum(axis=0)
+    now = float(weights @ plus + weights[: plan.fixed] @ minus)
+    forth = run(bank, x[:1], y[:1] + 2.0, slot).evidence[0]
+    bank.restore(slot, before)
+    back = run(bank, y[:1] + 2.0, x[:1], slot).evidence[0]
+    assert forth != back
+    assert 0.5 * (forth + back) == pytest.approx(now + 1.0, rel=1e-12)
+
+
 @pytest.mark.parametrize("dims", [1, 2, 10, 11, 20])
 def test_weights_sum_to_one(dims: int) -> None:
     weights = column_weights(make_plan(dims, 48, 200))

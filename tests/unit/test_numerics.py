@@ -9,7 +9,9 @@ from decimal import Context, Decimal
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from kstream_worker.numerics import jit as jit_module
 from kstream_worker.numerics import math, random
 from kstream_worker.numerics.jit import jit
 
@@ -147,6 +149,35 @@ def test_streams_and_roles_are_independent() -> None:
     assert np.abs(correlation[np.triu_indices(3, 1)]).max() < 5.0 / np.sqrt(n)
 
 
+def stream_whose_bits_are(word: int, role: int, counter: int) -> np.uint64:
+    """The mixer is a bijection: backwards from the wanted bits."""
+    golden, whole = 0x9E3779B97F4A7C15, 2**64
+
+    def unshift(value: int, by: int) -> int:
+        result = value
+        for _ in range(64 // by + 1):
+            result = value ^ (result >> by)
+        return result
+
+    def unmix(value: int) -> int:
+        value = unshift(value, 31) * pow(0x94D049BB133111EB, -1, whole) % whole
+        value = unshift(value, 27) * pow(0xBF58476D1CE4E5B9, -1, whole) % whole
+        return unshift(value, 30)
+
+    return np.uint64((unmix((unmix(word) - golden * (counter + 1)) % whole) - golden * (role + 1)) % whole)
+
+
+def test_the_extreme_draws_lie_inside_the_interval() -> None:
+    for word, inside in ((0, 0.5 / 2**53), (2**64 - 1, 1.0 - 1.0 / 2**53)):
+        stream = stream_whose_bits_are(word, 2, 0)
+        u, k = np.empty(1), np.empty(1, dtype=np.int64)
+        uniforms(stream, 2, u)
+        assert u[0] == inside
+        for n in (1, 3, 501, 1001, 2**20 - 1):
+            integers(stream, 2, n, k)
+            assert k[0] == (0 if word == 0 else n - 1)
+
+
 def test_draws_below_n_are_uniform_integers() -> None:
     out = np.empty(70_000, dtype=np.int64)
     integers(random.stream_of(3, b"key"), 2, 7, out)
@@ -185,6 +216,7 @@ if sys.argv[1] == "sealed":  # as on a read-only root; root passes every permiss
 from numba.core import event
 from kstream_worker.numerics import jit, random
 import numpy as np
+import pytest
 import {module} as kernels
 compiled = []
 class Listener(event.Listener):
@@ -223,6 +255,15 @@ def test_a_filled_cache_serves_a_read_only_root(tmp_path: Path) -> None:
     again = run_kernel(tmp_path, "a_kernel", "sealed")
     assert (again[0], again[1], int(again[2]) > 0) == (value, "False", True)  # compiled, and not saved
     assert files(tmp_path / "cache") == before
+
+
+@pytest.mark.parametrize("kernel", ["detectors/pairs_kernel.py", "detectors/ranks_arming.py", "models/olre_kernel.py"])
+def test_a_cache_entry_is_named_after_packages_that_a_kernel_imports_too(kernel: str) -> None:
+    root = Path(jit_module.__file__).parent.parent
+    sources = {str(path.relative_to(root)) for path in jit_module._sources(root / kernel)}
+    nystrom = {str(path.relative_to(root)) for path in (root / "models" / "nystrom").glob("*.py")}
+    assert len(nystrom) >= 4
+    assert sources >= nystrom | {"models/scaling.py", "numerics/jit.py", "numerics/lanes.py", "numerics/math.py"}
 
 
 def test_an_unusable_cache_is_left_alone(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def fail_committed(job: Any, calls: range) -> None:
         job.broker.faults.raise_at("committed", call, Retry("the committed offsets could not be read in time"))
 
 
-def add_partition(job: Any) -> None:
-    for topic in ("readings", *OUTPUTS):
+def add_partition(job: Any, outputs: tuple[str, ...] = OUTPUTS) -> None:
+    for topic in ("readings", *outputs):
         job.broker.create_topic(topic, partitions=3)
     value = json.dumps({"ts": 1_760_000_000_000, "x": [0, 0], "y": [0, 0]}).encode()
     for _ in range(5):
@@ -167,6 +167,34 @@ def test_a_membership_refused_for_good_is_joined_anew_and_commits_again(make_job
     worker = job.worker(poll_sizes=(10,))
     job.run(worker, steps=5000)
     job.assert_exactly_once()
+
+
+def test_an_input_that_grows_beyond_its_outputs_is_spread_by_key(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2})
+    job.fill(pairs=20, keys=2, change_at=1000)
+    worker = job.worker(poll_sizes=(10,))
+    worker._start()
+    for _ in range(3):
+        worker._guarded_step()
+    add_partition(job, outputs=())
+    job.run(worker_from(job, worker))
+    assert_each_record_once(job)
+
+
+def test_the_time_to_stop_counts_from_the_request(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2, "timeout": 20.0}, worker={"shutdown_grace": "25s"})
+    job.fill(pairs=40, keys=2, change_at=1000)
+    job.broker.faults.on_commit(*[CommitFault.UNAVAILABLE] * 9)
+    worker = job.worker(poll_sizes=(10,))
+    worker._start()
+    for _ in range(3):
+        worker._guarded_step()
+    job.broker.clock.sleep(1.0)
+    worker.request_stop()  # the signal comes in the step whose commit hangs
+    asked_s = job.broker.clock()
+    worker._guarded_step()
+    worker._drain()
+    assert 25.0 <= job.broker.clock() - asked_s < 26.0
 
 
 def test_positions_pass_the_markers_at_the_end_of_an_idle_partition(make_job: MakeJob) -> None:
