@@ -41,7 +41,9 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError:
         raise ConfigError(f"configuration file {path} is not UTF-8 text; save it as UTF-8") from None
     except OSError as error:
-        raise ConfigError(f"configuration file {path} cannot be read: {error.strerror}; correct its path or rights") from None
+        raise ConfigError(
+            f"configuration file {path} cannot be read: {error.strerror}; correct its path or rights"
+        ) from None
 
 
 def _toml(text: str, path: Path) -> object:
