@@ -310,7 +310,9 @@ def run(config: Config, *, leave: bool = False) -> int:
         for note in bus.notes:
             log.warning(note)
         _require_bus(config, bus, stop)
-        if not stop.received:
+        if stop.received:
+            log.info("stopped", why="asked to stop before it began")
+        else:
             worker = build_worker(config, bus=bus, telemetry=metrics, board=status, leave=leave)
             stop.stops(worker)
             worker.run()

@@ -184,6 +184,8 @@ class Committer:
         self._attempt = None
         self._refused_generation = None
         self._last_s = self._clock()
+        if self._patience.failing:
+            log.info("commits work again")
         self._patience.succeeded()
         return True
 

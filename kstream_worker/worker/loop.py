@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
@@ -20,9 +19,10 @@ from kstream_worker.records import (
     TopicPartition,
 )
 from kstream_worker.worker.assignment import StartPositions
+from kstream_worker.worker.board import Board
 from kstream_worker.worker.committer import CommitPolicy, Committer
 from kstream_worker.worker.patience import Patience
-from kstream_worker.worker.task import AlarmBoard, Task
+from kstream_worker.worker.task import Task
 
 log = structlog.get_logger(__name__)
 
@@ -30,26 +30,6 @@ _POLL_S = 0.1  # while settled; an adapter polls on by itself while its group is
 _LAG_EVERY_S = 10.0
 _REFUSED_S = 60.0  # how long a refused membership may stay before the group is joined anew
 _MAX_REBUILDS = 3
-
-
-class Board(AlarmBoard, Protocol):
-    """What the http endpoints show; the worker writes it."""
-
-    def heartbeat(self) -> None:
-        """The loop turns."""
-        ...
-
-    def set_assignment(self, assigned: int, ready: int) -> None:
-        """How many partitions are ours, and how many of them are being read."""
-        ...
-
-    def progress(self, partition: TopicPartition, position: int, lag: int | None) -> None:
-        """Where a partition stands, for the check of liveness."""
-        ...
-
-    def forget_partition(self, partition: TopicPartition) -> None:
-        """The partition is no longer ours."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +97,9 @@ class Worker:
         self._committer = Committer(self._writer, settings.commit, settings.kinds, telemetry, clock)
         self._tasks: dict[TopicPartition, Task] = {}
         self._waiting: set[TopicPartition] = set()  # assigned, but without a position yet
+        self._silence = Patience(
+            clock, settings.commit.give_up_s, 0.1, "Check that the brokers can be reached, then start again."
+        )
         self._rebuilds: dict[TopicPartition, _Failures] = {}
         self._paused = False
         self._stopping = False
@@ -138,13 +121,15 @@ class Worker:
         Raises:
             Fatal: no way on; what was committed stays committed.
         """
+        why = "failed"
         try:
             self._start()
             while not self._stopping and self._guarded_step():
                 pass
             self._drain()
+            why = "asked to stop" if self._stopping else "end of the input"
         finally:
-            self._close()
+            self._close(why)
 
     def request_stop(self) -> None:
         """Finish the batch in hand, commit and leave. May be called from a signal handler."""
@@ -223,6 +208,7 @@ class Worker:
             else:
                 # An ordinary commit of the first position: lag becomes visible, and a later start finds it.
                 self._committer.outbox.advance(tp, Progress(offset))
+        log.info("reading", positions={str(tp): offset for tp, (offset, _) in positions.items()})
         self._waiting -= positions.keys()
         if not self._paused:
             self._source.resume(positions)
@@ -276,8 +262,12 @@ class Worker:
             return
         try:
             ends = self._cluster.end(tasks, End.STABLE)
-        except KstreamError:
+            self._silence.succeeded()
+        except Retry as error:
             ends = {}  # unknown: absent, not 0
+            # Without anything to commit, nobody else would notice that the bus is away.
+            self._silence.failed(str(error))
+            log.warning("the bus does not answer", why=str(error))
         for tp, task in self._tasks.items():
             position = self._source.position(tp)
             if position is not None and position > task.reached:
@@ -380,13 +370,13 @@ class Worker:
         if not self._committer.empty:
             log.warning("stopped with uncommitted work, which will be done again by the next process")
 
-    def _close(self) -> None:
+    def _close(self, why: str) -> None:
         self._closing("source", lambda: self._source.close(leave=self._settings.leave, timeout_s=5.0))
         self._closing("writer", lambda: self._writer.close(timeout_s=5.0))
         self._closing("cluster", self._cluster.close)
         for task in self._tasks.values():
             task.close()
-        log.info("stopped")
+        log.info("stopped", why=why)
 
     def _closing(self, what: str, close: Callable[[], None]) -> None:
         try:

@@ -49,6 +49,11 @@ class Patience:
         self._pause_s = min(max(2.0 * self._pause_s, self._first_pause_s), 2.0)
         return self._pause_s
 
+    @property
+    def failing(self) -> bool:
+        """Whether the last try failed."""
+        return self._since_s is not None
+
     def succeeded(self) -> None:
         """Start afresh."""
         self._since_s = None

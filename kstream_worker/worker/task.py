@@ -20,6 +20,7 @@ from kstream_worker.records import (
     TopicPartition,
     Transition,
 )
+from kstream_worker.worker.board import AlarmBoard
 
 
 class Encoder(Protocol):
@@ -52,18 +53,6 @@ class RejectLimit(Protocol):
 
     def observe(self, batch: Batch, rejects: Rejects) -> None:
         """Count a batch; raises Fatal beyond the limit."""
-        ...
-
-
-class AlarmBoard(Protocol):
-    """Where the keys in alarm are shown."""
-
-    def raise_alarm(self, key: str, details: dict[str, object]) -> None:
-        """Show a key."""
-        ...
-
-    def clear_alarm(self, key: str) -> None:
-        """Take it away."""
         ...
 
 

@@ -167,6 +167,13 @@ def test_no_login_where_one_is_wanted(secure_kafka: SecureKafka) -> None:
         KafkaCluster(settings, group_id="a", transactional_prefix="a.")
 
 
+def test_a_login_without_its_password_is_a_matter_of_configuration(secure_kafka: SecureKafka) -> None:
+    common = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_plain_username": "worker"}
+    settings = KafkaSettings([secure_kafka.bootstrap_servers], common=common)
+    with pytest.raises(ConfigError, match="sasl_plain_password is missing"):
+        KafkaCluster(settings, group_id="a", transactional_prefix="a.")
+
+
 def test_no_log_line_holds_the_password(app: Application, caplog: pytest.LogCaptureFixture) -> None:
     app.grant(*app.rights)
     with caplog.at_level(logging.DEBUG):

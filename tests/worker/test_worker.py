@@ -126,7 +126,7 @@ def test_two_workers_share_the_partitions(make_job: MakeJob) -> None:
     for worker in workers:
         worker.request_stop()
         worker._drain()
-        worker._close()
+        worker._close("test")
     job.assert_exactly_once()
 
 

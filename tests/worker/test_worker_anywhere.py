@@ -87,7 +87,7 @@ class World:
             worker.request_stop()
             try:
                 worker._drain()
-                worker._close()
+                worker._close("test")
             except SimulatedCrash:
                 pass
 

@@ -68,7 +68,7 @@ def test_commits_go_on_while_a_new_partition_cannot_be_opened(make_job: MakeJob)
     for _ in range(40):
         worker._guarded_step()
     assert len(job.estimates()) == 400
-    worker._close()
+    worker._close("test")
 
 
 def test_a_bus_that_is_away_when_the_group_is_joined_is_waited_for(make_job: MakeJob) -> None:

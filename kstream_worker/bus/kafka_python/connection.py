@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Mapping
 from typing import Any
 
 from kafka.errors import (
@@ -21,12 +22,16 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
+from kstream_worker.errors import ConfigError
+
 HOPELESS = (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
     IllegalSaslStateError,
     ssl.SSLCertVerificationError,
 )
+
+PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 # At DEBUG these write passwords: in the settings, and in the bytes of the login.
 LOGGERS_WITH_SECRETS = (
@@ -114,7 +119,24 @@ class WatchfulClient(KafkaNetClient):
     """What consumers, producers and admin clients take as their `kafka_client`."""
 
     def __init__(self, **configs: Any) -> None:
+        _require_login(configs)
         for name in LOGGERS_WITH_SECRETS:
             logging.getLogger(name).addFilter(above_debug)
         net = NetworkSelector(**configs)
         super().__init__(net=net, manager=WatchfulManager(net, **configs), **configs)
+
+
+def _require_login(configs: Mapping[str, Any]) -> None:
+    """Without a password the client fails deep inside each connection, which would look like a broker that is away.
+
+    Raises:
+        ConfigError: the mechanism needs a name or a password that is not given.
+    """
+    if "SASL" not in str(configs.get("security_protocol")) or configs.get("sasl_mechanism") not in PASSWORD_MECHANISMS:
+        return
+    missing = [name for name in ("sasl_plain_username", "sasl_plain_password") if not configs.get(name)]
+    if missing:
+        raise ConfigError(
+            f"bus.kafka.common.{missing[0]} is missing: {configs['sasl_mechanism']} wants a name and a password. "
+            f"Set it, or let KSTREAM_WORKER__BUS__KAFKA__COMMON__{missing[0].upper()}_FILE name a file that holds it"
+        )

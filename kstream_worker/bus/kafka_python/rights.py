@@ -93,7 +93,8 @@ class Rights:
             found = answers[topic]
             error = broker_error(found["error_code"])
             if error is client.UnknownTopicOrPartitionError:
-                yield f"the {role} topic {topic} does not exist. Correct its name, or: kstream-worker topics --create"
+                flags = "--create --partitions N" if role == "input" else "--create"
+                yield f"the {role} topic {topic} does not exist. Correct its name, or: kstream-worker topics {flags}"
             elif error is client.InvalidTopicError:
                 yield f"the {role} topic {topic} has a name that Kafka does not allow"
             elif error is client.TopicAuthorizationFailedError or not _allows(found, operation):
