@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,29 +11,6 @@ from kafka import KafkaAdminClient
 from kafka_support import USERS, MakeTopic, SecureKafka, docker_kafka, login, topics_of
 
 from kstream_worker.bus.broker import LocalKafka, SaslPlain
-
-COMPILE = """
-from kstream_worker import app
-from kstream_worker.config import from_dict
-for x in ("", "x"):
-    app.warm_up_kernels(from_dict({
-        "app": {"id": "compile"},
-        "bus": {"kafka": {"bootstrap_servers": ["none:1"]}},
-        "input": {"topic": "none", "x": x, "y": "y"},
-    }))
-"""
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _kernels_compiled_meanwhile(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With a cold cache compiling takes a minute: the second core does it while tests run that need no kernel."""
-    if len(request.session.items) < 200:
-        yield
-        return
-    process = subprocess.Popen([sys.executable, "-c", COMPILE], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    yield
-    process.kill()
-    process.wait()
 
 
 @pytest.fixture(scope="session")

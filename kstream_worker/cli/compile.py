@@ -1,0 +1,31 @@
+"""`kstream-worker compile`: fill the cache of compiled kernels, at set-up or while an image is built."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from kstream_worker.errors import EXIT_OK
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser("compile", help="fill the cache of compiled kernels, so that no start waits for it")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile for both kinds of pairing; says where the cache is."""
+    del args
+    from kstream_worker import app
+    from kstream_worker.config import from_dict
+    from kstream_worker.numerics.jit import cache_folder
+
+    for mode, x in (("stream", ""), ("explicit", "x")):
+        started = time.monotonic()
+        files = {"kind": "files", "files": {"inputs": ["-"], "output_dir": "-"}}
+        app.warm_up_kernels(from_dict({"app": {"id": "compile"}, "bus": files, "input": {"x": x, "y": "y"}}))
+        print(f"kernels of pairing.mode {mode}: {time.monotonic() - started:.1f} s", flush=True)
+    print(f"cache: {cache_folder()}")
+    return EXIT_OK
