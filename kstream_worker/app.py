@@ -170,6 +170,24 @@ def build_encoder(config: Config, cluster: Cluster, threshold: float) -> OutputE
     )
 
 
+def loop_settings(config: Config, *, leave: bool) -> LoopSettings:
+    """What the loop needs to know of the configuration."""
+    start = config.input.start_ms()
+    return LoopSettings(
+        topic=config.input.topic,
+        start=config.input.start if start is None else start,
+        commit=CommitPolicy(
+            interval_s=config.commit.interval,
+            max_bytes=config.commit.max_bytes,
+            timeout_s=config.commit.timeout,
+            give_up_s=config.commit.give_up,
+        ),
+        kinds=dict(zip(output_topics(config), ("estimate", "alarm", "dead_letter"), strict=True)),
+        grace_s=config.worker.shutdown_grace,
+        leave=leave,
+    )
+
+
 def build_worker(
     config: Config,
     *,
@@ -219,20 +237,7 @@ def build_worker(
             now_ms,
         )
 
-    start = config.input.start_ms()
-    settings = LoopSettings(
-        topic=config.input.topic,
-        start=config.input.start if start is None else start,
-        commit=CommitPolicy(
-            interval_s=config.commit.interval,
-            max_bytes=config.commit.max_bytes,
-            timeout_s=config.commit.timeout,
-            give_up_s=config.commit.give_up,
-        ),
-        kinds=dict(zip(output_topics(config), ("estimate", "alarm", "dead_letter"), strict=True)),
-        grace_s=config.worker.shutdown_grace,
-        leave=leave,
-    )
+    settings = loop_settings(config, leave=leave)
     return Worker(bus, make_task, board, telemetry, settings, clock, sleep)
 
 
