@@ -20,7 +20,9 @@ from kstream_worker.detectors.ranks_layout import (
     WHITENED,
     Layout,
 )
+from kstream_worker.detectors.whitening import AR_ORDER
 
+_OFF = 1.0  # warm-up scales by which a level must be off to be called so
 _CLEARLY = 10.0  # by how much one side's bets must lead the other's
 _SMALLEST_RUN = 20.0  # a run has to have paid this much to say anything about its features
 
@@ -60,6 +62,7 @@ def read_crossing(
     best = two_sided.max(axis=1)
     paid = np.where(best > _SMALLEST_RUN, np.log(np.maximum(best, 1.0)), 0.0)
     features = report.share_evidence(names, scores, paid.tolist())
+    leading, whitened = names.index(features[0][0]), state[WHITENED] == 1
     first = column * TWO_SIDED_LOCATORS
     count = ONE_SIDED_LOCATORS if learned else TWO_SIDED_LOCATORS
     at = first + int(np.argmax(runs[first : first + count]))
@@ -67,25 +70,30 @@ def read_crossing(
         score=report.LEARNED if learned else scores[column].name,
         change_seq=int(row[layout.run_seq + at]),
         change_time=int(row[layout.run_time + at]),
-        direction=_direction(row, state, names.index(features[0][0]) if learned else column, layout),
+        direction=_level(row, leading, layout) if whitened else _direction(row, leading if learned else column, layout),
         features=features,
     )
 
 
-def _direction(row: NDArray[np.float64], state: NDArray[np.int64], column: int, layout: Layout) -> str:
-    """`up` or `down` where the bets on that side hold ten times what those on the other hold, else `both`.
-
-    Whitened, the bets see innovations: after a rise of the level these may well be low more often than high, as the
-    autoregression expects a return. So nothing is said of the direction then.
-    """
-    if state[WHITENED] == 1:
-        return DIRECTION_NAMES[BOTH]
+def _direction(row: NDArray[np.float64], column: int, layout: Layout) -> str:
+    """`up` or `down` where the bets on that side hold ten times what those on the other hold, else `both`."""
     start = layout.R + column * TWO_SIDED
     held = row[start : start + TWO_SIDED]
     up, down = (max(held[k] for k in range(TWO_SIDED) if TWO_SIDED_DIRECTION[k] == side) for side in (UP, DOWN))
     if up >= _CLEARLY * down:
         return DIRECTION_NAMES[UP]
     return DIRECTION_NAMES[DOWN] if down >= _CLEARLY * up else DIRECTION_NAMES[BOTH]
+
+
+def _level(row: NDArray[np.float64], feature: int, layout: Layout) -> str:
+    """`up` or `down` where the feature's last eight values lie on average more than a warm-up scale off, else `both`.
+
+    Whitened, the bets see innovations: after a rise of the level these may well be low more often than high, as the
+    autoregression expects a return. So the values themselves are asked.
+    """
+    start = layout.ring + feature * AR_ORDER
+    level = float(row[start : start + AR_ORDER].mean())
+    return DIRECTION_NAMES[UP if level > _OFF else DOWN if level < -_OFF else BOTH]
 
 
 def guarantee_of(state: NDArray[np.int64], arl: float) -> report.Guarantee:

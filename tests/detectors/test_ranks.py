@@ -507,3 +507,19 @@ def test_the_row_holds_what_it_says() -> None:
     long = RankBank(2, warmup=2000, dependence="none", capacity=1)
     slot = long.allocate(b"key")
     assert long.update(np.full(2600, slot), None, normal(2600), np.arange(2600)).state[-1] == 1
+
+
+@pytest.mark.parametrize(("shift", "direction"), [(6.0, "up"), (-6.0, "down")])
+def test_the_direction_of_a_whitened_key_is_that_of_its_level(shift: float, direction: str) -> None:
+    rng = np.random.default_rng(11)
+    noise = rng.standard_normal(1600)
+    y = np.zeros(1600)
+    for i in range(1, 1600):
+        y[i] = 0.6 * y[i - 1] + noise[i]
+    y[1200:] += shift
+    bank = RankBank(1, arl=100_000.0, dependence="whiten")
+    slots = np.full(1600, bank.allocate(b"key"), dtype=np.int64)
+    scores = bank.update(slots, None, y[:, None], np.arange(1600, dtype=np.int64))
+    raised = [t for t in scores.transitions if t.kind == "raised"]
+    assert raised[0].direction == direction
+    assert 1200 <= raised[0].row <= 1240
