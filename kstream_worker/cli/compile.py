@@ -27,5 +27,19 @@ def run(args: argparse.Namespace) -> int:
         files = {"kind": "files", "files": {"inputs": ["-"], "output_dir": "-"}}
         app.warm_up_kernels(from_dict({"app": {"id": "compile"}, "bus": files, "input": {"x": x, "y": "y"}}))
         print(f"kernels of pairing.mode {mode}: {time.monotonic() - started:.1f} s", flush=True)
+    started = time.monotonic()
+    _warm_up_estimator()
+    print(f"kernels of the estimator for notebooks: {time.monotonic() - started:.1f} s")
     print(f"cache: {cache_folder()}")
     return EXIT_OK
+
+
+def _warm_up_estimator() -> None:
+    import numpy as np
+
+    from kstream_worker.models import OLRE
+
+    rng = np.random.default_rng(0)
+    model = OLRE(1)
+    model.update(rng.standard_normal((300, 1)), rng.standard_normal((300, 1)))
+    model.ratio(np.zeros((1, 1)))
