@@ -45,7 +45,7 @@ from kstream_worker.detectors.pairs_state import (
     bet_weights,
     make_plan,
 )
-from kstream_worker.models.bank import SlotArrays, fingerprint_of
+from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "pairs"
@@ -54,7 +54,7 @@ MAX_ARL = 1e300  # the statistics stay finite
 _LAST_TIME = np.iinfo(np.int64).max
 
 
-class PairBank:
+class PairBank(SlotBank):
     """Change detectors of many keys that see pairs; implements `ports.Bank`.
 
     A key warms up for `warmup` pairs, from which its scales, kernel width and atoms are taken; then it is armed. After
@@ -117,36 +117,14 @@ class PairBank:
             "dead_time_ms": dead_time_ms,
             "seed": seed,
         }
-        self._slots = SlotArrays(
-            KIND, fingerprint_of(settings), seed, floats=self._plan.floats, ints=INTS, capacity=capacity
+        super().__init__(
+            SlotArrays(KIND, fingerprint_of(settings), seed, floats=self._plan.floats, ints=INTS, capacity=capacity)
         )
-
-    @property
-    def bytes_per_key(self) -> int:
-        """Bytes that one slot takes, constant."""
-        return self._slots.bytes_per_key
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays, free slots included."""
-        return self._slots.nbytes
 
     @property
     def threshold(self) -> float:
         """What the evidence must reach for an alarm: the stated average run length."""
         return self._arl
-
-    def allocate(self, key: bytes) -> int:
-        """A fresh slot for this key, warming up."""
-        return self._slots.allocate(key)
-
-    def free(self, slot: int) -> None:
-        """Give the slot back.
-
-        Raises:
-            ValueError: the slot is not allocated.
-        """
-        self._slots.free(slot)
 
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
         """Walk n pairs in order; see `ports.Bank.update`.
@@ -188,22 +166,6 @@ class PairBank:
     def raised(self, slot: int) -> bool:
         """Whether the key's alarm is up: from the crossing until it is armed again."""
         return bool(self._slots.ints[slot, ALARM] == 1)
-
-    def snapshot(self, slot: int) -> bytes:
-        """All of the slot's state as bytes.
-
-        Raises:
-            ValueError: the slot is not allocated.
-        """
-        return self._slots.snapshot(slot)
-
-    def restore(self, slot: int, snapshot: bytes) -> None:
-        """Put a snapshot of a bank of the same settings (`arl` and names may differ) into an allocated slot.
-
-        Raises:
-            ValueError: damaged, of another format or of other settings; nothing has changed.
-        """
-        self._slots.restore(slot, snapshot)
 
     def _walk(
         self,
@@ -261,13 +223,9 @@ class PairBank:
             row=row,
             slot=slot,
             seq=int(state[SEQ]),
-            score=crossing.score,
+            crossing=crossing,
             evidence=evidence,
             threshold=self._arl,
-            change_seq=crossing.change_seq,
-            change_time=crossing.change_time,
-            direction=crossing.direction,
-            features=crossing.features,
             guarantee=self._guarantee_of(slot),
         )
 

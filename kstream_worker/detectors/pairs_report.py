@@ -19,16 +19,6 @@ _SMALLEST_RUN = 10.0  # a run has to have paid this much to say anything about i
 _WIDTH_FACTORS = {WIDE: 1.0, MIDDLE: 4.0, NARROW: 16.0}  # of the kernel's gain, relative to the wide one
 
 
-class Crossing(NamedTuple):
-    """The parts of a `records.Transition` that come from the state of the key."""
-
-    score: str
-    change_seq: int
-    change_time: int
-    direction: str
-    features: tuple[tuple[str, float], ...]
-
-
 class Bets(NamedTuple):
     """Bets of one key. Runs are of 1 + c b (up) of all columns and 1 - c b (down) of the fixed ones, by stake c."""
 
@@ -38,7 +28,7 @@ class Bets(NamedTuple):
     run_time: NDArray[np.float64]
 
 
-def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[str, ...]) -> Crossing:
+def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[str, ...]) -> report.Crossing:
     """Read the crossing from a key's state.
 
     The leading score is `learned` where the ensemble has the largest share of the evidence, else the simplest fixed
@@ -60,7 +50,7 @@ def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[s
     leading = names.index(features[0][0]) if learned else _simplest(bets.means[: plan.scores])
     candidates = bets.runs if learned else np.where(np.arange(plan.columns) == leading, bets.runs, 0.0)
     at = np.unravel_index(int(np.argmax(candidates)), candidates.shape)
-    return Crossing(
+    return report.Crossing(
         score=report.LEARNED if learned else scores[leading].name,
         change_seq=int(bets.run_seq[at]),
         change_time=int(bets.run_time[at]),

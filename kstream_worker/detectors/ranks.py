@@ -37,8 +37,8 @@ from kstream_worker.detectors.ranks_layout import (
     make_layout,
     make_scratch,
 )
-from kstream_worker.detectors.ranks_report import Crossing, guarantee_of, read_crossing
-from kstream_worker.models.bank import SlotArrays, fingerprint_of
+from kstream_worker.detectors.ranks_report import guarantee_of, read_crossing
+from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "ranks"
@@ -50,7 +50,7 @@ MAX_ARL = 1e290  # the statistics stay finite
 _LAST_TIME = np.iinfo(np.int64).max
 
 
-class RankBank:
+class RankBank(SlotBank):
     """Change detectors of many keys that see one stream each; implements `ports.Bank`, one-sided.
 
     A key warms up for `warmup` samples; then it is armed. After an alarm, `rebase` forgets all and warms up
@@ -110,42 +110,22 @@ class RankBank:
             "dead_time_ms": dead_time_ms,
             "seed": seed,
         }
-        self._slots = SlotArrays(
-            KIND,
-            fingerprint_of(settings),
-            seed,
-            floats=self._layout.floats,
-            ints=self._layout.ints,
-            shorts=self._layout.shorts,
-            capacity=capacity,
+        super().__init__(
+            SlotArrays(
+                KIND,
+                fingerprint_of(settings),
+                seed,
+                floats=self._layout.floats,
+                ints=self._layout.ints,
+                shorts=self._layout.shorts,
+                capacity=capacity,
+            )
         )
-
-    @property
-    def bytes_per_key(self) -> int:
-        """Bytes that one slot takes, constant."""
-        return self._slots.bytes_per_key
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays, free slots included."""
-        return self._slots.nbytes
 
     @property
     def threshold(self) -> float:
         """What the evidence must reach for an alarm: twice the stated average run length."""
         return 2.0 * self._arl
-
-    def allocate(self, key: bytes) -> int:
-        """A fresh slot for this key, warming up; its draws are functions of (seed, key, number of the sample)."""
-        return self._slots.allocate(key)
-
-    def free(self, slot: int) -> None:
-        """Give the slot back.
-
-        Raises:
-            ValueError: the slot is not allocated.
-        """
-        self._slots.free(slot)
 
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
         """Walk n samples in order; see `ports.Bank.update`.
@@ -162,7 +142,6 @@ class RankBank:
         if x is not None:
             raise ValueError("x must be None: this bank compares each key's samples y with its own past")
         slots, y, times = self._slots.check_samples(slots, y, times, self._layout.dims)
-        slots, y, times = _writable(slots), _writable(y), _writable(times)
         n = len(slots)
         counts = np.zeros((3, n), dtype=np.int64)
         answers = np.full((3, n), np.nan)
@@ -198,22 +177,6 @@ class RankBank:
     def raised(self, slot: int) -> bool:
         """Whether the key's alarm is up: from the crossing until it is armed again."""
         return bool(self._slots.ints[slot, ALARM] == 1)
-
-    def snapshot(self, slot: int) -> bytes:
-        """All of the slot's state as bytes.
-
-        Raises:
-            ValueError: the slot is not allocated.
-        """
-        return self._slots.snapshot(slot)
-
-    def restore(self, slot: int, snapshot: bytes) -> None:
-        """Put a snapshot of a bank of the same settings (`arl` and names may differ) into an allocated slot.
-
-        Raises:
-            ValueError: damaged, of another format or of other settings; nothing has changed.
-        """
-        self._slots.restore(slot, snapshot)
 
     def _walk(
         self,
@@ -255,18 +218,14 @@ class RankBank:
 
     def _raise(self, row: int, slot: int, evidence: float) -> Transition:
         state = self._slots.ints[slot]
-        crossing: Crossing = read_crossing(self._slots.floats[slot], state, self._layout, self.feature_names)
+        crossing = read_crossing(self._slots.floats[slot], state, self._layout, self.feature_names)
         transition = report.raised(
             row=row,
             slot=slot,
             seq=int(state[SEQ]),
-            score=crossing.score,
+            crossing=crossing,
             evidence=evidence,
             threshold=self.threshold,
-            change_seq=crossing.change_seq,
-            change_time=crossing.change_time,
-            direction=crossing.direction,
-            features=crossing.features,
             guarantee=guarantee_of(state, self._arl),
         )
         self._rearm(slot)
@@ -301,11 +260,6 @@ class RankBank:
 
 
 Column = TypeVar("Column", IntColumn, FloatMatrix)
-
-
-def _writable(column: Column) -> Column:
-    """A read-only array is another type to the compiler, which would compile the walk once more."""
-    return column if column.flags.writeable else column.copy()
 
 
 def _check(dims: int, arl: float, warmup: int | None, dependence: str, on_alarm: str, dead_time_ms: int) -> None:

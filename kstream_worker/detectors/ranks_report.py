@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,16 +25,6 @@ _CLEARLY = 10.0  # by how much one side's bets must lead the other's
 _SMALLEST_RUN = 20.0  # a run has to have paid this much to say anything about its features
 
 
-class Crossing(NamedTuple):
-    """The parts of a `records.Transition` that come from the state of the key."""
-
-    score: str
-    change_seq: int
-    change_time: int
-    direction: str
-    features: tuple[tuple[str, float], ...]
-
-
 def column_scores(names: tuple[str, ...], layout: Layout) -> tuple[report.Score, ...]:
     """The two-sided columns in their order: fixed scores, then means of 25 samples (`mean(f)`)."""
     fixed = report.fixed_scores(
@@ -47,7 +35,7 @@ def column_scores(names: tuple[str, ...], layout: Layout) -> tuple[report.Score,
 
 def read_crossing(
     row: NDArray[np.float64], state: NDArray[np.int64], layout: Layout, names: tuple[str, ...]
-) -> Crossing:
+) -> report.Crossing:
     """Read the crossing from a key's state.
 
     The change is where the best-paying run of the column that crossed began. Its direction is the side whose bets
@@ -66,7 +54,7 @@ def read_crossing(
     first = column * TWO_SIDED_LOCATORS
     count = ONE_SIDED_LOCATORS if learned else TWO_SIDED_LOCATORS
     at = first + int(np.argmax(runs[first : first + count]))
-    return Crossing(
+    return report.Crossing(
         score=report.LEARNED if learned else scores[column].name,
         change_seq=int(row[layout.run_seq + at]),
         change_time=int(row[layout.run_time + at]),

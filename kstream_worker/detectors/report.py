@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,16 @@ class Score:
 
     name: str
     features: tuple[int, ...]
+
+
+class Crossing(NamedTuple):
+    """The parts of a `records.Transition` that come from the state of the key."""
+
+    score: str
+    change_seq: int
+    change_time: int
+    direction: str
+    features: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,32 +111,21 @@ def share_evidence(
 
 
 def raised(
-    *,
-    row: int,
-    slot: int,
-    seq: int,
-    score: str,
-    evidence: float,
-    threshold: float,
-    change_seq: int,
-    change_time: int,
-    direction: str,
-    features: tuple[tuple[str, float], ...],
-    guarantee: Guarantee,
+    *, row: int, slot: int, seq: int, crossing: Crossing, evidence: float, threshold: float, guarantee: Guarantee
 ) -> Transition:
     """The transition of a score that crossed."""
     return Transition(
         row=row,
         slot=slot,
         kind="raised",
-        reason=score,
+        reason=crossing.score,
         seq=seq,
         evidence=evidence,
         threshold=threshold,
-        change_seq=change_seq,
-        change_time=change_time,
-        direction=direction,
-        features=features,
+        change_seq=crossing.change_seq,
+        change_time=crossing.change_time,
+        direction=crossing.direction,
+        features=crossing.features,
         guarantee=guarantee.level,
         guarantee_reason=guarantee.reason,
     )

@@ -230,6 +230,57 @@ class SlotArrays:
         self._free.extend(range(new - 1, old - 1, -1))
 
 
+class SlotBank:
+    """What the banks share of `ports.Bank`: their slots. A bank adds its threshold, its walk and its alarms.
+
+    Args:
+        slots: the rows of its keys.
+    """
+
+    def __init__(self, slots: SlotArrays) -> None:
+        self._slots = slots
+
+    @property
+    def bytes_per_key(self) -> int:
+        """Bytes that one slot takes, constant."""
+        return self._slots.bytes_per_key
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, free slots included."""
+        return self._slots.nbytes
+
+    def allocate(self, key: bytes) -> int:
+        """A fresh slot for this key, warming up; its draws are functions of (seed, key, number of the sample)."""
+        return self._slots.allocate(key)
+
+    def free(self, slot: int) -> None:
+        """Give the slot back.
+
+        Raises:
+            ValueError: the slot is not allocated.
+        """
+        self._slots.free(slot)
+
+    def snapshot(self, slot: int) -> bytes:
+        """All of the slot's state as bytes.
+
+        Raises:
+            ValueError: the slot is not allocated.
+        """
+        return self._slots.snapshot(slot)
+
+    def restore(self, slot: int, snapshot: bytes) -> None:
+        """Put a snapshot of a bank of the same settings into an allocated slot.
+
+        A detector's `arl` and feature names are no part of the settings: they may differ.
+
+        Raises:
+            ValueError: damaged, of another format or of other settings; nothing has changed.
+        """
+        self._slots.restore(slot, snapshot)
+
+
 def _grown(matrix: NDArray[Any], rows: int) -> NDArray[Any]:
     # zeros, not empty: the pages of new rows are not touched until a key uses them
     larger = np.zeros((rows, *matrix.shape[1:]), dtype=matrix.dtype)

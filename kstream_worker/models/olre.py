@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kstream_worker.models import nystrom, olre_kernel
-from kstream_worker.models.bank import SlotArrays, fingerprint_of
+from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.models.olre_kernel import INTS, RLS, SGD, SUMS, Plan
 from kstream_worker.records import FloatColumn, FloatMatrix, IntColumn, Scores, Transition
 
@@ -29,7 +29,7 @@ WIDTH_1D = 0.35
 MANY_DIMS = 10  # from here on 100 atoms
 
 
-class OlreBank:
+class OlreBank(SlotBank):
     """Likelihood-ratio models of many keys; estimates only, no detector (evidence 0, no transitions). A `ports.Bank`.
 
     Args:
@@ -71,34 +71,16 @@ class OlreBank:
             "gamma": gamma,
             "seed": seed,
         }
-        self._rows = SlotArrays("olre", fingerprint_of(settings), seed, floats=self._plan.floats, ints=INTS)
-
-    @property
-    def bytes_per_key(self) -> int:
-        """Bytes that one slot takes, constant."""
-        return self._rows.bytes_per_key
+        super().__init__(SlotArrays("olre", fingerprint_of(settings), seed, floats=self._plan.floats, ints=INTS))
 
     @property
     def threshold(self) -> float:
         """Infinite: this bank has no detector."""
         return math.inf
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all rows, free slots included."""
-        return self._rows.nbytes
-
-    def allocate(self, key: bytes) -> int:
-        """A fresh slot for this key."""
-        return self._rows.allocate(key)
-
-    def free(self, slot: int) -> None:
-        """Give the slot back."""
-        self._rows.free(slot)
-
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
         """Score each pair with its key's model, then let it update that model; see `ports.Bank`."""
-        slots, x, y, times = self._rows.check_pairs(slots, x, y, times, self.dims)
+        slots, x, y, times = self._slots.check_pairs(slots, x, y, times, self.dims)
         n = len(slots)
         state = np.zeros(n, dtype=np.int8)
         seq = np.zeros(n, dtype=np.int64)
@@ -106,8 +88,8 @@ class OlreBank:
         divergence = np.empty(n)
         clipped = olre_kernel.walk(
             self._plan,
-            self._rows.floats,
-            self._rows.ints,
+            self._slots.floats,
+            self._slots.ints,
             slots,
             x,
             y,
@@ -129,16 +111,16 @@ class OlreBank:
         Returns:
             float64[n]: f(z), which may be negative where the estimate is poor; NaN while the key warms up.
         """
-        _, z, _ = self._rows.check_samples(
+        _, z, _ = self._slots.check_samples(
             np.full(len(z), slot, dtype=np.int64), z, np.zeros(len(z), dtype=np.int64), self.dims
         )
         ratio = np.empty(len(z))
-        olre_kernel.evaluate(self._plan, self._rows.floats[slot], self._rows.ints[slot], z, self._scratch, ratio)
+        olre_kernel.evaluate(self._plan, self._slots.floats[slot], self._slots.ints[slot], z, self._scratch, ratio)
         return ratio
 
     def divergence(self, slot: int) -> float:
         """Running Pearson divergence of the key (eq. 8c), NaN before its first armed pair."""
-        return float(olre_kernel.current_divergence(self._plan, self._rows.floats[slot]))
+        return float(olre_kernel.current_divergence(self._plan, self._slots.floats[slot]))
 
     def forget(self, slot: int) -> Transition | None:  # noqa: ARG002
         """None: without a detector no alarm is ever up."""
@@ -147,14 +129,6 @@ class OlreBank:
     def raised(self, slot: int) -> bool:  # noqa: ARG002
         """False: without a detector no alarm is ever up."""
         return False
-
-    def snapshot(self, slot: int) -> bytes:
-        """All of the slot's state."""
-        return self._rows.snapshot(slot)
-
-    def restore(self, slot: int, snapshot: bytes) -> None:
-        """Put a snapshot of a bank of the same configuration into a slot; ValueError when it does not fit."""
-        self._rows.restore(slot, snapshot)
 
 
 class OLRE:
