@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-throughput job-kafka clean
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-throughput job-kafka chaos-sim clean
 
 install: $(STAMP)
 
@@ -49,6 +49,10 @@ bench-arl: install
 
 bench-throughput: install
 	$(BIN)/python -m benchmarks.throughput
+
+# Simulations: any number (SEEDS=100000), or one with its trace (SEED=17).
+chaos-sim: install
+	$(BIN)/python tests/simulation/chaos_sim.py --seeds $(or $(SEEDS),10000) $(if $(SEED),--seed $(SEED))
 
 job-kafka: install
 	$(BIN)/python -m benchmarks.main_job

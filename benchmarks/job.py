@@ -23,6 +23,7 @@ from kstream_worker.bus.kafka_python.reader import KafkaReader
 
 EPOCH_MS = 1_760_000_000_000
 KEEP = {"retention.ms": "-1"}  # record times lie in the past
+OUTPUTS = ("estimates", "alarms", "dead-letters", "state")
 KINDS = ("shift", "variance", "correlation")
 
 
@@ -72,7 +73,10 @@ def _changed(samples: np.ndarray, kind: str) -> np.ndarray:
 
 def create_topics(bootstrap: str, names: Sequence[str], partitions: int) -> None:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-    admin.create_topics([NewTopic(name, partitions, 1, topic_configs=KEEP) for name in names])
+    compact = {"cleanup.policy": "compact"}
+    admin.create_topics(
+        [NewTopic(name, partitions, 1, topic_configs=compact if name.endswith("-state") else KEEP) for name in names]
+    )
     admin.close()
 
 

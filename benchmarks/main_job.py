@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.job import JobData, WorkerProcess, create_topics, judge, produce, wait_until_done, write_config
+from benchmarks.job import OUTPUTS, JobData, WorkerProcess, create_topics, judge, produce, wait_until_done, write_config
 from kstream_worker.bus.broker import LocalKafka
 
 PARTITIONS = 4
@@ -32,9 +32,7 @@ def run(kafka: LocalKafka, data: JobData, *, disturbed: bool, folder: Path) -> d
     bootstrap = kafka.bootstrap_servers
     app_id = f"job-{data.mode}-{'disturbed' if disturbed else 'calm'}-{int(time.time())}"
     topic = f"{app_id}-input"
-    create_topics(
-        bootstrap, [topic, *(f"{app_id}-{kind}" for kind in ("estimates", "alarms", "dead-letters"))], PARTITIONS
-    )
+    create_topics(bootstrap, [topic, *(f"{app_id}-{kind}" for kind in OUTPUTS)], PARTITIONS)
     config = write_config(
         folder / f"{app_id}.toml", app_id, bootstrap, topic, data, EXTRA + (IMPATIENT if disturbed else "")
     )

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.job import JobData, committed_total, create_topics, produce, write_config
+from benchmarks.job import OUTPUTS, JobData, committed_total, create_topics, produce, write_config
 
 PARTITIONS = 4
 DEADLINE_S = 180.0
@@ -30,7 +30,7 @@ def run_passthrough(config_path: Path, records: int) -> dict[str, Any]:
     """Consume and publish the same bytes, with the worker's own adapters, outbox and committer."""
     from kstream_worker import app
     from kstream_worker.config import load
-    from kstream_worker.ports import NoTelemetry
+    from kstream_worker.measures import NoTelemetry
     from kstream_worker.records import Messages, Progress, TopicPartition
     from kstream_worker.worker.assignment import StartPositions
     from kstream_worker.worker.committer import CommitPolicy, Committer
@@ -97,7 +97,7 @@ def run_worker(config_path: Path, records: int) -> dict[str, Any]:
     """The worker as `kstream-worker run` builds it, stopped once all records are committed."""
     from kstream_worker import app
     from kstream_worker.config import load
-    from kstream_worker.ports import NoTelemetry
+    from kstream_worker.measures import NoTelemetry
 
     config = load(config_path)
     stages = _Stages(NoTelemetry())
@@ -146,9 +146,7 @@ def measure(bootstrap: str, data: JobData, rounds: int, folder: Path) -> dict[st
     for turn in range(rounds):
         for role in ("passthrough", "worker") if turn % 2 else ("worker", "passthrough"):
             app_id = f"{topic}-{role}-{turn}"
-            create_topics(
-                bootstrap, [f"{app_id}-{kind}" for kind in ("estimates", "alarms", "dead-letters")], PARTITIONS
-            )
+            create_topics(bootstrap, [f"{app_id}-{kind}" for kind in OUTPUTS], PARTITIONS)
             config = write_config(folder / f"{app_id}.toml", app_id, bootstrap, topic, data)
             result = child(role, config, records)
             done, end = committed_total(bootstrap, app_id, topic, PARTITIONS)

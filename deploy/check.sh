@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks the files of this folder by the tools that are there: promtool, docker compose, a Python with the package.
+# Checks the files of this folder by the tools that are there: promtool, docker compose, kubernetes-validate, a Python
+# with the package.
 set -eu
 cd "$(dirname "$0")"
 
@@ -18,6 +19,11 @@ elif have docker-compose; then
     docker-compose -f compose.yaml config --quiet
 else
     echo "docker compose is not installed: compose.yaml not checked" >&2
+fi
+if have kubernetes-validate; then
+    kubernetes-validate --strict --quiet kubernetes.yaml
+else
+    echo "kubernetes-validate is not installed (PyPI): kubernetes.yaml not checked" >&2
 fi
 if have kstream-worker; then
     kstream-worker check --offline --config config.example.toml

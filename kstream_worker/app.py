@@ -24,15 +24,24 @@ from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.errors import EXIT_OK, ConfigError, Retry
 from kstream_worker.gate import Gate, RejectPolicy
 from kstream_worker.http import Status, StatusServer
+from kstream_worker.measures import NoTelemetry, Telemetry
+from kstream_worker.models.bank import fingerprint_of
+from kstream_worker.numerics.version import ARITHMETIC
 from kstream_worker.pairing import pairing_of
-from kstream_worker.ports import Bank, Bus, Cluster, NoTelemetry, Telemetry
+from kstream_worker.ports import Bank, Bus, Cluster
 from kstream_worker.records import TopicPartition
+from kstream_worker.state.checks import check_state_topic, largest_snapshot_bytes
+from kstream_worker.state.ledger import Ledger, LedgerSettings
+from kstream_worker.state.opening import StateIdentity
 from kstream_worker.telemetry import logs
 from kstream_worker.telemetry.metrics import Metrics
 from kstream_worker.worker.committer import CommitPolicy
 from kstream_worker.worker.decode import RecordDecoder
-from kstream_worker.worker.loop import LoopSettings, Worker
+from kstream_worker.worker.journal import SnapshotPolicy
+from kstream_worker.worker.loop import Worker
+from kstream_worker.worker.opener import OpenPolicy
 from kstream_worker.worker.patience import Patience
+from kstream_worker.worker.settings import LoopSettings
 from kstream_worker.worker.task import Task
 
 log = structlog.get_logger(__name__)
@@ -80,6 +89,31 @@ def build_bank(config: Config) -> Bank:
         raise ConfigError(f"`model` and `detector`: {error}") from error
 
 
+def state_identity(config: Config) -> StateIdentity:
+    """What state must have been written by to be continued."""
+    given, state = config.input, config.state
+    shaping = {
+        "input": [given.format, given.x, given.y, given.dims, given.timestamp, given.key, given.null_key],
+        "limits": [given.null_key_buckets, given.max_record_bytes],
+        "pairing": config.pairing.mode,
+        "life": [state.ttl, state.max_keys, state.max_future_skew],
+    }
+    return StateIdentity(
+        model_epoch=config.app.model_epoch,
+        pipeline=fingerprint_of(shaping),
+        bank=build_bank(config).fingerprint,
+        numerics=ARITHMETIC,
+        arl=config.detector.arl,
+        release=__version__,
+    )
+
+
+def ledger_settings(config: Config) -> LedgerSettings:
+    """What shapes the life of keys."""
+    state = config.state
+    return LedgerSettings(round(1000 * state.ttl), state.max_keys, round(1000 * state.max_future_skew))
+
+
 def build_decoder(config: Config) -> RecordDecoder:
     """Codec, gate and pairing of one partition."""
     binding = binding_of(config)
@@ -111,28 +145,33 @@ def build_bus(config: Config) -> Bus:
             format=files.format,
             key_column=files.key_column or None,
             topic=config.input.topic,
+            state_topic=config.state.topic,
             max_record_bytes=config.input.max_record_bytes,
         )
-    # Imported here: a client is loaded only where it is used.
-    from kstream_worker.bus.kafka_python import KafkaSettings, kafka_bus
-
     kafka = config.bus.kafka
+    tables = {
+        "common": dict(kafka.common),
+        "consumer": dict(kafka.consumer),
+        "producer": dict(kafka.producer),
+    }
     # With a static name, a restarted process ends at once what a killed one left open; else the coordinator does it,
     # when the transaction times out.
     identity = kafka.group_instance_id or secrets.token_hex(8)
-    return kafka_bus(
-        KafkaSettings(
-            list(kafka.bootstrap_servers),
-            common=dict(kafka.common),
-            consumer=dict(kafka.consumer),
-            producer=dict(kafka.producer),
-        ),
-        topic=config.input.topic,
-        group_id=kafka.group_id,
-        transactional_id=f"{config.app.id}.{identity}",
-        instance_id=kafka.group_instance_id,
-        transactional_prefix=f"{config.app.id}.",
-    )
+    names: dict[str, Any] = {
+        "topic": config.input.topic,
+        "group_id": kafka.group_id,
+        "transactional_id": f"{config.app.id}.{identity}",
+        "instance_id": kafka.group_instance_id,
+        "transactional_prefix": f"{config.app.id}.",
+    }
+    # Imported here: a client is loaded only where it is used.
+    if config.bus.client == "confluent":
+        from kstream_worker.bus.confluent import ConfluentSettings, confluent_bus
+
+        return confluent_bus(ConfluentSettings(list(kafka.bootstrap_servers), **tables), **names)
+    from kstream_worker.bus.kafka_python import KafkaSettings, kafka_bus
+
+    return kafka_bus(KafkaSettings(list(kafka.bootstrap_servers), **tables), **names)
 
 
 def output_topics(config: Config) -> tuple[str, str, str]:
@@ -170,11 +209,16 @@ def build_encoder(config: Config, cluster: Cluster, threshold: float) -> OutputE
     )
 
 
-def loop_settings(config: Config, *, leave: bool) -> LoopSettings:
+def loop_settings(config: Config, *, leave: bool = False, discard: bool = False, drain: bool = False) -> LoopSettings:
     """What the loop needs to know of the configuration."""
     start = config.input.start_ms()
+    state = config.state
     return LoopSettings(
         topic=config.input.topic,
+        opening=OpenPolicy(state.topic, state_identity(config), state.on_offset_mismatch, discard),
+        snapshots=SnapshotPolicy(
+            state.topic, state.interval, state.replay_records, config.commit.max_bytes, state.format
+        ),
         start=config.input.start if start is None else start,
         commit=CommitPolicy(
             interval_s=config.commit.interval,
@@ -185,6 +229,8 @@ def loop_settings(config: Config, *, leave: bool) -> LoopSettings:
         kinds=dict(zip(output_topics(config), ("estimate", "alarm", "dead_letter"), strict=True)),
         grace_s=config.worker.shutdown_grace,
         leave=leave,
+        drain=drain,
+        progress_timeout_s=config.worker.progress_timeout,
     )
 
 
@@ -195,6 +241,8 @@ def build_worker(
     telemetry: Telemetry | None = None,
     board: Status | None = None,
     leave: bool = False,
+    discard: bool = False,
+    drain: bool = False,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     now_ms: Callable[[], int] = wall_clock_ms,
@@ -207,6 +255,8 @@ def build_worker(
         telemetry: measurements; none by default.
         board: what the http endpoints show.
         leave: leave the group at the end even as a static member.
+        discard: models of an older `app.model_epoch` may be discarded.
+        drain: read nothing new; bring all models up to date, snapshot them all, and end.
         clock: monotonic seconds.
         sleep: waits that many seconds.
         now_ms: wall clock in milliseconds.
@@ -219,7 +269,13 @@ def build_worker(
     encoder: OutputEncoder
 
     def look_up(cluster: Cluster) -> tuple[int, OutputEncoder]:
-        return cluster.partition_count(config.input.topic) or 0, build_encoder(config, cluster, threshold)
+        count = cluster.partition_count(config.input.topic) or 0
+        if count > (cluster.partition_count(config.state.topic) or 0):
+            raise ConfigError(
+                f"{config.input.topic} has {count} partitions, {config.state.topic} has fewer: add partitions to it "
+                "until both have as many, then start again"
+            )
+        return count, build_encoder(config, cluster, threshold)
 
     def make_task(partition: TopicPartition) -> Task:
         nonlocal known, encoder
@@ -231,14 +287,15 @@ def build_worker(
             build_bank(config),
             encoder,
             build_limit(config),
+            Ledger(ledger_settings(config)),
             board,
             telemetry,
             clock,
             now_ms,
         )
 
-    settings = loop_settings(config, leave=leave)
-    return Worker(bus, make_task, board, telemetry, settings, clock, sleep)
+    settings = loop_settings(config, leave=leave, discard=discard, drain=drain)
+    return Worker(bus, make_task, board, telemetry, settings, clock, sleep, now_ms)
 
 
 def with_cluster(bus: Bus, ask: Callable[[Cluster], T]) -> T:
@@ -282,15 +339,28 @@ def check(config: Config, bus: Bus | None = None) -> list[str]:
             problems.append(str(error))
             break
     try:
-        bus = bus or build_bus(config)
-        outputs = list(output_topics(config))
-        problems += with_cluster(bus, lambda c: c.check_rights(inputs=[config.input.topic], outputs=outputs))
+        problems += with_cluster(bus or build_bus(config), lambda cluster: _check_topics(config, cluster))
     except ConfigError as error:
         problems.append(str(error))
     return problems
 
 
-def run(config: Config, *, leave: bool = False) -> int:
+def _check_topics(config: Config, cluster: Cluster) -> list[str]:
+    topic, state = config.input.topic, config.state.topic
+    found = check_state_topic(
+        cluster,
+        input_topic=topic,
+        state_topic=state,
+        largest_snapshot_bytes=largest_snapshot_bytes(build_bank(config).bytes_per_key),
+    )
+    for warning in found.warnings:
+        log.warning(warning)
+    known = [state] if cluster.partition_count(state) else []
+    rights = cluster.check_rights(inputs=[topic, *known], outputs=[*output_topics(config), *known])
+    return [*rights, *found.problems]
+
+
+def run(config: Config, *, leave: bool = False, discard: bool = False, drain: bool = False) -> int:
     """Run a worker until it is told to stop, or its input ends.
 
     Returns:
@@ -318,7 +388,9 @@ def run(config: Config, *, leave: bool = False) -> int:
         if stop.received:
             log.info("stopped", why="asked to stop before it began")
         else:
-            worker = build_worker(config, bus=bus, telemetry=metrics, board=status, leave=leave)
+            worker = build_worker(
+                config, bus=bus, telemetry=metrics, board=status, leave=leave, discard=discard, drain=drain
+            )
             stop.stops(worker)
             worker.run()
     finally:

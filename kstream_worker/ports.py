@@ -14,7 +14,6 @@ from kstream_worker.records import (
     Batch,
     Committed,
     End,
-    FloatColumn,
     FloatMatrix,
     IntColumn,
     Messages,
@@ -151,6 +150,10 @@ class Cluster(Protocol):
         """Number of partitions; None when the topic does not exist."""
         ...
 
+    def topic_id(self, topic: str) -> str:
+        """What tells a topic from another of the same name (deleted and created again); empty when unknown."""
+        ...
+
     def topic_config(self, topic: str) -> dict[str, str]:
         """Settings of a topic by their native names; empty when they may not be read."""
         ...
@@ -182,18 +185,38 @@ class Cluster(Protocol):
         ...
 
 
+class Group(Protocol):
+    """What can be asked about the worker's group without joining it: for tools, never for the worker itself."""
+
+    def members(self) -> list[str]:
+        """Who is in the group, in words for people. A static member that stopped is in it until its session ends."""
+        ...
+
+    def committed(
+        self, partitions: Sequence[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, Committed | None]:
+        """Committed positions, stable (open transactions are waited for); None where nothing was committed."""
+        ...
+
+    def close(self) -> None:
+        """Stop."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Bus:
     """The adapters of one kind of bus, as factories: a worker makes a new source after `Rejoin`, a new writer never.
 
     Attributes:
+        group: for tools; None where the adapter cannot ask.
         notes: what the user must know about the guarantee of these inputs and outputs; to be logged at the start.
     """
 
     source: Callable[[], Source]
     writer: Callable[[], Writer]
     cluster: Callable[[], Cluster]
-    reader: Callable[[], Reader] | None = None
+    reader: Callable[[], Reader]
+    group: Callable[[], Group] | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -233,6 +256,19 @@ class Bank(Protocol):
     @property
     def threshold(self) -> float:
         """What `Scores.evidence` must reach for an alarm; inf for a bank without a detector."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Kind and configuration: snapshots go only between banks of equal fingerprints."""
+        ...
+
+    def retune(self, arl: float) -> None:
+        """Go on with another average run length; the state of the keys stays as it is.
+
+        Raises:
+            ValueError: out of range.
+        """
         ...
 
     def allocate(self, key: bytes) -> int:
@@ -280,129 +316,3 @@ class Bank(Protocol):
             ValueError: another format, another configuration, or damaged.
         """
         ...
-
-
-class Telemetry(Protocol):
-    """What the worker tells about its work: once per batch or commit, never per record.
-
-    No call may raise or block. Keys of records are no part of it: labels of metrics stay bounded.
-    """
-
-    def records(self, partition: TopicPartition, n: int) -> None:
-        """Records read from the input, before the gate."""
-        ...
-
-    def rejects(self, reason: str, n: int) -> None:
-        """Records that the gate refused, by its fixed word."""
-        ...
-
-    def fallback_timestamps(self, n: int) -> None:
-        """Records whose event time was taken from the bus because their own was missing or unusable."""
-        ...
-
-    def scored(self, n: int) -> None:
-        """Samples or pairs that went through the models."""
-        ...
-
-    def clipped(self, n: int) -> None:
-        """Ratio estimates set to the floor before the logarithm."""
-        ...
-
-    def log_ratios(self, values: FloatColumn) -> None:
-        """float64[n], log of the estimated ratio; NaN (warming) is left out."""
-        ...
-
-    def evidence(self, values: FloatColumn, threshold: float) -> None:
-        """float64[n], evidence in the units of `threshold`, what an alarm needs."""
-        ...
-
-    def transition(self, kind: str) -> None:
-        """One alarm `raised` or `cleared`."""
-        ...
-
-    def stage_seconds(self, stage: str, seconds: float) -> None:
-        """Time of one batch in one of `STAGES`."""
-        ...
-
-    def commit(self, outcome: str, seconds: float) -> None:
-        """One commit call: `committed`, `aborted`, `retry` or `rejoin`, and how long it took."""
-        ...
-
-    def published(self, kind: str, n: int) -> None:
-        """Records committed to the outputs: `estimate`, `alarm` or `dead_letter`."""
-        ...
-
-    def keys(self, partition: TopicPartition, live: int, in_alarm: int) -> None:
-        """Keys that hold a model, and those of them whose alarm is up."""
-        ...
-
-    def lag(self, partition: TopicPartition, n: int | None) -> None:
-        """Offsets between the position and the last stable offset; None when unknown, which is not 0."""
-        ...
-
-    def bank_bytes(self, partition: TopicPartition, n: int) -> None:
-        """Memory of the partition's models."""
-        ...
-
-    def outbox_bytes(self, partition: TopicPartition, n: int) -> None:
-        """Encoded outputs that wait for the next commit."""
-        ...
-
-    def forget_partition(self, partition: TopicPartition) -> None:
-        """The partition is no longer ours: its gauges end."""
-        ...
-
-
-STAGES = ("poll", "decode", "update", "encode")
-
-
-class NoTelemetry:
-    """A `Telemetry` that does nothing: the default, and what notebooks and tests use."""
-
-    def records(self, partition: TopicPartition, n: int) -> None:
-        """Ignored."""
-
-    def rejects(self, reason: str, n: int) -> None:
-        """Ignored."""
-
-    def fallback_timestamps(self, n: int) -> None:
-        """Ignored."""
-
-    def scored(self, n: int) -> None:
-        """Ignored."""
-
-    def clipped(self, n: int) -> None:
-        """Ignored."""
-
-    def log_ratios(self, values: FloatColumn) -> None:
-        """Ignored."""
-
-    def evidence(self, values: FloatColumn, threshold: float) -> None:
-        """Ignored."""
-
-    def transition(self, kind: str) -> None:
-        """Ignored."""
-
-    def stage_seconds(self, stage: str, seconds: float) -> None:
-        """Ignored."""
-
-    def commit(self, outcome: str, seconds: float) -> None:
-        """Ignored."""
-
-    def published(self, kind: str, n: int) -> None:
-        """Ignored."""
-
-    def keys(self, partition: TopicPartition, live: int, in_alarm: int) -> None:
-        """Ignored."""
-
-    def lag(self, partition: TopicPartition, n: int | None) -> None:
-        """Ignored."""
-
-    def bank_bytes(self, partition: TopicPartition, n: int) -> None:
-        """Ignored."""
-
-    def outbox_bytes(self, partition: TopicPartition, n: int) -> None:
-        """Ignored."""
-
-    def forget_partition(self, partition: TopicPartition) -> None:
-        """Ignored."""

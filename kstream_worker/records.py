@@ -246,9 +246,8 @@ class Transition:
         row: row of the batch that was given to the bank.
         slot: the key's slot.
         kind: `raised` or `cleared`.
-        reason: of a cleared alarm, `rearmed` or `forgotten`; of a raised one, the name of the score that crossed
-        (`learned`,
-            a feature, `radius`, a product `a*b`, ...).
+        reason: of a cleared alarm, `rearmed`, `forgotten` or `expired`; of a raised one, the name of the score that
+            crossed (`learned`, a feature, `radius`, a product `a*b`, ...).
         seq: the sample's number within its key.
         evidence: the statistic when it crossed, in the units of `threshold`.
         threshold: what it had to reach.

@@ -21,6 +21,17 @@ def add_parser(subparsers: Any) -> None:
         action="store_true",
         help="at the end tell the group at once, also as a static member (group_instance_id): for scaling down",
     )
+    parser.add_argument(
+        "--drain",
+        action="store_true",
+        help="read nothing new: bring all models up to date, snapshot them all, and end; before an upgrade or a change "
+        "of the configuration. Needs all partitions of the topic: stop the other workers",
+    )
+    parser.add_argument(
+        "--discard-state",
+        action="store_true",
+        help="models of an older app.model_epoch are discarded; those of the present one are kept",
+    )
     parser.set_defaults(run=run)
 
 
@@ -31,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from kstream_worker import app
 
     try:
-        return app.run(config, leave=args.leave)
+        return app.run(config, leave=args.leave, discard=args.discard_state, drain=args.drain)
     except Exception as error:
         if config.telemetry.log_format != "json":
             raise

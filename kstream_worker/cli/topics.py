@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _DAY_MS = 86_400_000
 _ENVELOPE_BYTES = 65_536  # headers of a dead letter, and the record's own frame
+_BROKERS_LARGEST_BYTES = 1_048_588  # `max.message.bytes` where nobody set it
 
 
 def add_parser(subparsers: Any) -> None:
@@ -38,14 +39,18 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def output_settings(config: Config) -> dict[str, dict[str, str]]:
-    """Settings of the output topics by name. Replication is left to the broker's defaults.
+def topic_settings(config: Config) -> dict[str, dict[str, str]]:
+    """Settings of the topics that the worker writes, by name. Replication is left to the broker's defaults.
 
     Outputs get the broker's time: they carry event times in their values, and retention by the times of a replayed
-    backlog would delete them at once.
+    backlog would delete them at once. The state topic is compacted, in segments that are small and short enough for the
+    cleaner to get at them: a restore reads the topic as it is, not as it would be once compacted.
+
+    Raises:
+        ConfigError: the models cannot be built, so that the size of a snapshot is not known.
     """
     now = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
-    largest = max(config.output.max_dead_letter_bytes + _ENVELOPE_BYTES, 1_048_588)
+    largest = max(config.output.max_dead_letter_bytes + _ENVELOPE_BYTES, _BROKERS_LARGEST_BYTES)
     return {
         config.output.estimates: now,
         config.output.alarms: {**now, "retention.ms": str(90 * _DAY_MS)},
@@ -54,6 +59,21 @@ def output_settings(config: Config) -> dict[str, dict[str, str]]:
             "retention.ms": str(14 * _DAY_MS),
             "max.message.bytes": str(largest),
         },
+        config.state.topic: _state_settings(config),
+    }
+
+
+def _state_settings(config: Config) -> dict[str, str]:
+    from kstream_worker import app
+    from kstream_worker.state.checks import largest_snapshot_bytes
+
+    largest = largest_snapshot_bytes(app.build_bank(config).bytes_per_key)
+    return {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(64 * 2**20),
+        "segment.ms": str(3_600_000),
+        "min.cleanable.dirty.ratio": "0.3",
+        "max.message.bytes": str(max(largest, _BROKERS_LARGEST_BYTES)),
     }
 
 
@@ -86,7 +106,7 @@ def _create(cluster: Cluster, config: Config, partitions: int | None) -> None:
             f"the input topic {topic} does not exist, so the number of partitions is not known: create it, "
             "or give --partitions N to create it here"
         )
-    settings: Mapping[str, dict[str, str]] = {topic: {}, **output_settings(config)}
+    settings: Mapping[str, dict[str, str]] = {topic: {}, **topic_settings(config)}
     missing = {name: count for name in settings if cluster.partition_count(name) is None}
     if missing:
         for name in cluster.create_topics(missing, {name: settings[name] for name in missing}):
@@ -99,15 +119,17 @@ def _list(cluster: Cluster, config: Config) -> int:
         config.output.estimates: "estimates",
         config.output.alarms: "alarms",
         config.output.dead_letters: "dead letters",
+        config.state.topic: "state",
     }
+    settings = topic_settings(config)
     width = max(map(len, roles))
     code = EXIT_OK
     for topic, role in roles.items():
         count = cluster.partition_count(topic)
         state = "missing" if count is None else "1 partition" if count == 1 else f"{count} partitions"
-        wanted = output_settings(config).get(topic, {})
-        settings = _settings(wanted, wanted if count is None else cluster.topic_config(topic))
-        print(f"{topic:<{width}}  {role:<12}  {state:<14}  {settings}".rstrip())
+        wanted = settings.get(topic, {})
+        shown = _settings(wanted, wanted if count is None else cluster.topic_config(topic))
+        print(f"{topic:<{width}}  {role:<12}  {state:<14}  {shown}".rstrip())
         code = EXIT_CONFIG if count is None else code
     return code
 

@@ -16,6 +16,7 @@ EXCEPTION_CLASS = "kstream_worker.errors.RejectRecord"
 # Stages in Kafka Connect's words.
 _STAGES = {"null_key": "KEY_CONVERTER", "bad_key": "KEY_CONVERTER", "too_large": "TRANSFORMATION"}
 _STAGES |= {"not_finite": "TRANSFORMATION", "out_of_range": "TRANSFORMATION", "bad_timestamp": "TRANSFORMATION"}
+_STAGES |= {"too_many_keys": "TRANSFORMATION", "poison": "TRANSFORMATION"}
 
 Letter = tuple[bytes | None, bytes | None, Headers]
 

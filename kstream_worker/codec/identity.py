@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from kstream_worker.records import IntColumn, TopicPartition
 
 ORDINALS = 4  # outputs of one kind that one input record can have
+RANKS = (
+    2**16
+)  # alarms of other keys cleared at one record, in a block; leaves 2^48 offsets: 89 years at 100,000 a second
 
 
 class Identity:
@@ -22,11 +25,15 @@ class Identity:
     Args:
         app_id: the application.
         model_epoch: number of the generation of models.
-        kind: `estimate` or `alarm`.
+        kind: `estimate`, `alarm`, or a block of alarms of other keys that are cleared at a record.
         partition: the input partition.
+        ordinals: outputs of this kind that one input record can have.
     """
 
-    def __init__(self, app_id: str, model_epoch: int, kind: str, partition: TopicPartition) -> None:
+    def __init__(
+        self, app_id: str, model_epoch: int, kind: str, partition: TopicPartition, ordinals: int = ORDINALS
+    ) -> None:
+        self._ordinals = ordinals
         parts = (app_id, str(model_epoch), kind, partition.topic, str(partition.partition))
         # lengths in front keep ("a", "bc") apart from ("ab", "c")
         text = b"".join(b"%d:%b" % (len(part), part) for part in map(str.encode, parts))
@@ -35,13 +42,18 @@ class Identity:
         self._base = np.uint64(int.from_bytes(digest[8:], "big"))
 
     def ids(self, offsets: IntColumn, ordinal: int = 0) -> list[str]:
-        """The ids of outputs of the records at these offsets (int64[n], 0 to 2^61 - 1).
+        """The ids of outputs of the records at these offsets (int64[n], below 2^63 / `ordinals`).
 
         Args:
             offsets: input offsets.
-            ordinal: number of the output among those of its kind and record, below `ORDINALS`.
+            ordinal: number of the output among those of its kind and record.
+
+        Raises:
+            ValueError: more outputs of one record than this kind can have.
         """
-        words = offsets.astype(np.uint64) * np.uint64(ORDINALS) + np.uint64(ordinal)
+        if not 0 <= ordinal < self._ordinals:
+            raise ValueError(f"ordinal {ordinal} of an output is outside 0 to {self._ordinals - 1}")
+        words = offsets.astype(np.uint64) * np.uint64(self._ordinals) + np.uint64(ordinal)
         text = _mix(words ^ self._base).astype(">u8").tobytes().hex()
         prefix = self._prefix
         return [prefix + text[at : at + 16] for at in range(0, len(text), 16)]

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from kstream_worker.codec.dead_letters import dead_letter
-from kstream_worker.codec.identity import Identity
+from kstream_worker.codec.identity import ORDINALS, RANKS, Identity
 from kstream_worker.codec.partitions import output_partition
 from kstream_worker.codec.payloads import Alarm, Estimate, Feature, encode_all, key_text, key_texts
 from kstream_worker.records import (
@@ -37,6 +37,7 @@ Rows = slice | IntColumn
 _NO_HEADERS: Headers = ()
 _LARGEST = sys.float_info.max
 _ORDINAL = {"raised": 0, "cleared": 1}
+EXPIRED = "expired"  # the reason of a transition that is always brought about by the record of another key
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,7 @@ class OutputEncoder:
         stamp: int,
         transition: Transition,
         now_ms: int,
+        ordinal: int = 0,
     ) -> Messages:
         """One transition of an alarm.
 
@@ -127,13 +129,15 @@ class OutputEncoder:
             stamp: the bus's own time of that record, which the output is stamped with.
             transition: what the detector found.
             now_ms: the wall clock, for `lag_s` alone.
+            ordinal: tells apart the keys whose alarms end at this record though it is not theirs (they expired, or were
+                reset by hand); 0 for the record's own key.
         """
         settings = self._settings
         text, binary = key_text(key)
         payload = Alarm(
             app_id=settings.app_id,
             model_epoch=settings.model_epoch,
-            id=self._identity(partition, "alarm").ids(np.array([offset]), _ORDINAL[transition.kind])[0],
+            id=self._alarm_id(partition, offset, transition, ordinal),
             key=text,
             key_b64=binary,
             seq=transition.seq,
@@ -205,10 +209,18 @@ class OutputEncoder:
         )
         return encode_all(self._json, payloads)
 
-    def _identity(self, partition: TopicPartition, kind: str) -> Identity:
+    def _alarm_id(self, partition: TopicPartition, offset: int, transition: Transition, ordinal: int) -> str:
+        """The record's own key raises and clears at most once there; any number of other keys may clear at it."""
+        if ordinal == 0 and transition.reason != EXPIRED:
+            return self._identity(partition, "alarm").ids(np.array([offset]), _ORDINAL[transition.kind])[0]
+        block, rank = divmod(ordinal, RANKS)
+        identity = self._identity(partition, f"{transition.reason}-{block}", RANKS)
+        return identity.ids(np.array([offset]), rank)[0]
+
+    def _identity(self, partition: TopicPartition, kind: str, ordinals: int = ORDINALS) -> Identity:
         identity = self._identities.get((partition, kind))
         if identity is None:
-            identity = Identity(self._settings.app_id, self._settings.model_epoch, kind, partition)
+            identity = Identity(self._settings.app_id, self._settings.model_epoch, kind, partition, ordinals)
             self._identities[partition, kind] = identity
         return identity
 

@@ -15,6 +15,7 @@ from kstream_worker.config.pairing import PairingConfig
 from kstream_worker.config.problems import ConfigProblems
 from kstream_worker.config.redact import ClientSettings, is_secret, redact
 from kstream_worker.config.schema import Config
+from kstream_worker.config.state import StateConfig
 from kstream_worker.config.telemetry import TelemetryConfig
 from kstream_worker.config.worker import WorkerConfig
 
@@ -33,6 +34,7 @@ __all__ = [
     "ModelConfig",
     "OutputConfig",
     "PairingConfig",
+    "StateConfig",
     "TelemetryConfig",
     "WorkerConfig",
     "from_dict",

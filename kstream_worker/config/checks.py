@@ -50,6 +50,7 @@ def _topics(config: Config) -> Iterator[str]:
         "output.estimates": config.output.estimates,
         "output.alarms": config.output.alarms,
         "output.dead_letters": config.output.dead_letters,
+        "state.topic": config.state.topic,
     }
     for path, topic in {"input.topic": config.input.topic, **outputs}.items():
         if topic and (not _NAME.fullmatch(topic) or topic in (".", "..")):

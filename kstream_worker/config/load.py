@@ -50,6 +50,7 @@ def fill_defaults(config: Config) -> Config:
             alarms=output.alarms or f"{app_id}-alarms",
             dead_letters=output.dead_letters or f"{app_id}-dead-letters",
         ),
+        state=_replace(config.state, topic=config.state.topic or f"{app_id}-state"),
     )
 
 

@@ -16,6 +16,7 @@ from kstream_worker.config.model import ModelConfig
 from kstream_worker.config.output import OutputConfig
 from kstream_worker.config.pairing import PairingConfig
 from kstream_worker.config.redact import redact, secret_values
+from kstream_worker.config.state import StateConfig
 from kstream_worker.config.telemetry import TelemetryConfig
 from kstream_worker.config.worker import WorkerConfig
 
@@ -31,6 +32,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     detector: DetectorConfig = msgspec.field(default_factory=DetectorConfig)
     gate: GateConfig = msgspec.field(default_factory=GateConfig)
     output: OutputConfig = msgspec.field(default_factory=OutputConfig)
+    state: StateConfig = msgspec.field(default_factory=StateConfig)
     commit: CommitConfig = msgspec.field(default_factory=CommitConfig)
     telemetry: TelemetryConfig = msgspec.field(default_factory=TelemetryConfig)
     worker: WorkerConfig = msgspec.field(default_factory=WorkerConfig)

@@ -17,5 +17,9 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 25.0
     progress_timeout: Annotated[
         float,
-        duration("Without a heartbeat or progress of the loop for so long, `/healthz` fails.", ge=5),
+        duration(
+            "Without a heartbeat or progress for so long, `/healthz` fails. A partition that stands still with records "
+            "to read is started again after half of it.",
+            ge=5,
+        ),
     ] = 120.0

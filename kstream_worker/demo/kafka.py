@@ -35,9 +35,10 @@ class Job:
         self._worker: subprocess.Popen[bytes] | None = None
         names = (config.input.topic, *app.output_topics(config))
         # Record times lie years back: by default retention would delete them while they are read.
-        keep = {name: {"retention.ms": "-1"} for name in names}
+        settings = {name: {"retention.ms": "-1"} for name in names}
+        settings[config.state.topic] = {"cleanup.policy": "compact"}
         app.with_cluster(
-            app.build_bus(config), lambda cluster: cluster.create_topics(dict.fromkeys(names, PARTITIONS), keep)
+            app.build_bus(config), lambda cluster: cluster.create_topics(dict.fromkeys(settings, PARTITIONS), settings)
         )
 
     def __enter__(self) -> Job:

@@ -15,7 +15,7 @@ from kstream_worker.bus.files import read_output
 from kstream_worker.config import Config, from_dict
 from kstream_worker.demo.data import FEATURES, Track, records
 from kstream_worker.errors import ConfigError
-from kstream_worker.ports import NoTelemetry
+from kstream_worker.measures import NoTelemetry
 from kstream_worker.telemetry import logs
 
 Outputs = tuple[list[dict[str, Any]], list[dict[str, Any]]]  # estimates, alarms

@@ -126,6 +126,15 @@ class PairBank(SlotBank):
         """What the evidence must reach for an alarm: the stated average run length."""
         return self._arl
 
+    def retune(self, arl: float) -> None:
+        """Go on with another average run length; the state of the keys stays as it is.
+
+        Raises:
+            ValueError: not above 1, or above 1e300.
+        """
+        self._arl = report.check_arl(arl, MAX_ARL)
+        self._guarantee = exact_guarantee(arl)
+
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
         """Walk n pairs in order; see `ports.Bank.update`.
 
@@ -289,8 +298,7 @@ def _check(
 ) -> None:
     if dims < 1:
         raise ValueError(f"dims is {dims}; a pair needs at least one feature")
-    if not 1.0 < arl <= MAX_ARL:
-        raise ValueError(f"arl is {arl}; it must lie above 1 and not above {MAX_ARL:g}")
+    report.check_arl(arl, MAX_ARL)
     if warmup < MIN_WARMUP:
         raise ValueError(f"warmup is {warmup}; at least {MIN_WARMUP} pairs are needed for scales and atoms")
     if not 0.0 < alpha < 1.0:

@@ -127,6 +127,14 @@ class RankBank(SlotBank):
         """What the evidence must reach for an alarm: twice the stated average run length."""
         return 2.0 * self._arl
 
+    def retune(self, arl: float) -> None:
+        """Go on with another average run length; the state of the keys stays as it is.
+
+        Raises:
+            ValueError: not above 1, or above 1e290.
+        """
+        self._arl = report.check_arl(arl, MAX_ARL)
+
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
         """Walk n samples in order; see `ports.Bank.update`.
 
@@ -265,8 +273,7 @@ Column = TypeVar("Column", IntColumn, FloatMatrix)
 def _check(dims: int, arl: float, warmup: int | None, dependence: str, on_alarm: str, dead_time_ms: int) -> None:
     if dims < 1:
         raise ValueError(f"dims is {dims}; a sample needs at least one feature")
-    if not 1.0 < arl <= MAX_ARL:
-        raise ValueError(f"arl is {arl}; it must lie above 1 and not above {MAX_ARL:g}")
+    report.check_arl(arl, MAX_ARL)
     if dependence not in DEPENDENCE:
         raise ValueError(f"dependence is {dependence!r}; it must be one of {', '.join(map(repr, DEPENDENCE))}")
     low, high = MIN_WARMUP[dependence], MAX_WARMUP[dependence]

@@ -25,6 +25,17 @@ LEARNED = "learned"
 RADIUS = "radius"
 
 
+def check_arl(arl: float, largest: float) -> float:
+    """The average run length as a float.
+
+    Raises:
+        ValueError: not above 1, or above the largest that keeps the statistics finite.
+    """
+    if not 1.0 < arl <= largest:
+        raise ValueError(f"arl is {arl}; it must lie above 1 and not above {largest:g}")
+    return float(arl)
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """A number computed from a sample, and the features (by index) that it looks at."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstream_worker.records import TopicPartition
+from kstream_worker.standstill import Standstill
 
 Answer = tuple[bool, dict[str, Any]]
 
@@ -18,7 +19,8 @@ class Status:
     """The board that the loop writes and the endpoints read. All calls are short and safe from any thread.
 
     Args:
-        limit_s: the loop is stalled when it has not turned, or a partition with lag has not moved, for so long.
+        limit_s: the loop is stalled when it has not turned for so long, or a partition with lag or a restore has not
+            moved.
         max_alarms: most keys in alarm that are listed.
         clock: monotonic seconds.
     """
@@ -33,7 +35,8 @@ class Status:
         self._heartbeat_s: float | None = None  # None until the loop turns: compiling and fencing take their time
         self._assigned = 0
         self._ready = 0
-        self._moved: dict[TopicPartition, tuple[int, float]] = {}
+        self._standstills: dict[TopicPartition, Standstill] = {}
+        self._restores: dict[TopicPartition, tuple[int, int]] = {}
         self._alarms: dict[str, dict[str, object]] = {}
         self._unlisted = 0
         self._dropped = 0
@@ -49,17 +52,28 @@ class Status:
         with self._lock:
             self._assigned, self._ready = assigned, ready
 
-    def progress(self, partition: TopicPartition, position: int, lag: int | None) -> None:
-        """Where a partition stands; with nothing to read (lag 0) or an unknown lag it cannot be stalled."""
+    def restoring(self, partition: TopicPartition, done: int, total: int) -> None:
+        """Progress of a restore, in offsets of the state topic; shown until both are equal."""
         with self._lock:
-            before = self._moved.get(partition)
-            if before is None or before[0] != position or not lag:
-                self._moved[partition] = (position, self._clock())
+            self._standstill(partition).at_restore(done, self._clock())
+            if done < total:
+                self._restores[partition] = (done, total)
+            else:
+                self._restores.pop(partition, None)
+
+    def progress(self, partition: TopicPartition, position: int, lag: int | None) -> None:
+        """Where a partition stands; with nothing to read (lag 0) it cannot be stalled, see `Standstill`."""
+        with self._lock:
+            self._standstill(partition).at_position(position, lag, self._clock())
 
     def forget_partition(self, partition: TopicPartition) -> None:
-        """The partition is no longer ours."""
+        """The partition is no longer ours. One that is only started again is not to be forgotten: see `Standstill`."""
         with self._lock:
-            self._moved.pop(partition, None)
+            self._standstills.pop(partition, None)
+            self._restores.pop(partition, None)
+
+    def _standstill(self, partition: TopicPartition) -> Standstill:
+        return self._standstills.setdefault(partition, Standstill(self._clock()))
 
     def raise_alarm(self, key: str, details: dict[str, object]) -> None:
         """List a key in alarm; beyond the bound it is only counted."""
@@ -97,7 +111,7 @@ class Status:
         age_s = self.heartbeat_age_s()
         now = self._clock()
         with self._lock:
-            stalled = sorted(str(tp) for tp, (_, at_s) in self._moved.items() if now - at_s > self._limit_s)
+            stalled = [str(tp) for tp, still in sorted(self._standstills.items()) if still.idle_s(now) > self._limit_s]
         healthy = age_s <= self._limit_s and not stalled
         word = "starting" if self._heartbeat_s is None else "ok" if healthy else "stalled"
         return healthy, {"status": word, "heartbeat_age_seconds": round(age_s, 3), "stalled_partitions": stalled}
@@ -110,6 +124,9 @@ class Status:
                 "status": "ready" if ready else "not ready",
                 "assigned_partitions": self._assigned,
                 "ready_partitions": self._ready,
+                "restoring": {
+                    str(tp): {"done": done, "total": total} for tp, (done, total) in sorted(self._restores.items())
+                },
             }
 
     def alarms(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from kstream_worker.models.memory import RowMemory, clear_row, put_row
 from kstream_worker.numerics.random import stream_of
 from kstream_worker.records import FloatMatrix, IntColumn
 
@@ -75,11 +76,11 @@ class SlotArrays:
         self.fingerprint = fingerprint
         self.seed = seed
         capacity = max(1, capacity)
-        self.floats: NDArray[np.float64] = np.zeros((capacity, floats))
-        self.ints: NDArray[np.int64] = np.zeros((capacity, ints), dtype=np.int64)
-        self.shorts: NDArray[np.int16] = np.zeros((capacity, shorts), dtype=np.int16)
+        self._memory = RowMemory(np.float64, floats), RowMemory(np.int64, ints), RowMemory(np.int16, shorts)
+        self.floats, self.ints, self.shorts = (memory.matrix(capacity) for memory in self._memory)
         self.live: NDArray[np.bool_] = np.zeros(capacity, dtype=np.bool_)
         self._free = list(range(capacity - 1, -1, -1))
+        self._touched = 0  # rows from here on were never used
 
     def __len__(self) -> int:
         """Allocated slots."""
@@ -101,7 +102,10 @@ class SlotArrays:
             self._grow()
         slot = self._free.pop()
         self.live[slot] = True
-        self._zero(slot)
+        if slot < self._touched:
+            self._zero(slot)
+        else:
+            self._touched = slot + 1  # fresh rows are taken in order
         self.ints[slot, STREAM] = np.array(stream_of(self.seed, key)).view(np.int64)
         return slot
 
@@ -160,7 +164,7 @@ class SlotArrays:
                     f"snapshot of {self.kind}: a row of {len(data)} bytes where {matrix[slot].nbytes} are expected"
                 )
         for matrix, dtype, data in rows:
-            matrix[slot] = np.frombuffer(data, dtype=dtype)
+            put_row(matrix[slot], np.frombuffer(data, dtype=dtype).astype(matrix.dtype, copy=False))
 
     def check_pairs(
         self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn, dims: int
@@ -216,17 +220,16 @@ class SlotArrays:
             raise ValueError(f"slot {slot} is not allocated")
 
     def _zero(self, slot: int) -> None:
-        self.floats[slot] = 0.0
-        self.ints[slot] = 0
-        self.shorts[slot] = 0
+        clear_row(self.floats[slot])
+        clear_row(self.ints[slot])
+        clear_row(self.shorts[slot])
 
     def _grow(self) -> None:
         old = len(self.live)
         new = old + max(old // 2, 8)
-        self.floats = _grown(self.floats, new)
-        self.ints = _grown(self.ints, new)
-        self.shorts = _grown(self.shorts, new)
-        self.live = _grown(self.live, new)
+        del self.floats, self.ints, self.shorts  # with them there, the memory cannot grow in its place
+        self.floats, self.ints, self.shorts = (memory.matrix(new) for memory in self._memory)
+        self.live = np.concatenate((self.live, np.zeros(new - old, dtype=np.bool_)))
         self._free.extend(range(new - 1, old - 1, -1))
 
 
@@ -249,6 +252,11 @@ class SlotBank:
     def nbytes(self) -> int:
         """Bytes of all arrays, free slots included."""
         return self._slots.nbytes
+
+    @property
+    def fingerprint(self) -> str:
+        """Kind and configuration: snapshots go only between banks of equal fingerprints."""
+        return f"{self._slots.kind}:{self._slots.fingerprint}"
 
     def allocate(self, key: bytes) -> int:
         """A fresh slot for this key, warming up; its draws are functions of (seed, key, number of the sample)."""
@@ -279,13 +287,6 @@ class SlotBank:
             ValueError: damaged, of another format or of other settings; nothing has changed.
         """
         self._slots.restore(slot, snapshot)
-
-
-def _grown(matrix: NDArray[Any], rows: int) -> NDArray[Any]:
-    # zeros, not empty: the pages of new rows are not touched until a key uses them
-    larger = np.zeros((rows, *matrix.shape[1:]), dtype=matrix.dtype)
-    larger[: len(matrix)] = matrix
-    return larger
 
 
 def _column(name: str, values: IntColumn) -> IntColumn:

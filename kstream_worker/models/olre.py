@@ -78,6 +78,9 @@ class OlreBank(SlotBank):
         """Infinite: this bank has no detector."""
         return math.inf
 
+    def retune(self, arl: float) -> None:
+        """Nothing to do: this bank raises no alarms."""
+
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
         """Score each pair with its key's model, then let it update that model; see `ports.Bank`."""
         slots, x, y, times = self._slots.check_pairs(slots, x, y, times, self.dims)

@@ -9,17 +9,30 @@ All names begin with `kstream_worker_`:
                 clipped_ratios_total                    ratio estimates set to the floor before the logarithm
                 alarm_transitions_total{kind}           alarms raised and cleared
                 published_records_total{kind}           committed estimates, alarms and dead letters
+                state_snapshots_total                   snapshots and tombstones committed to the state topic
+                state_snapshot_bytes_total              their bytes
+                replayed_records_total                  records read again to bring restored models up to date
+                restored_keys_total                     keys found in restored partitions
+                quarantined_snapshots_total             damaged state records; their keys start afresh
+                refused_keys_total                      samples of new keys, refused because the partition is full
+                forgotten_keys_total{reason}            keys that went: expired or forgotten (a null value)
+                healed_partitions_total{topic,partition}  times it stood still and was started again
     gauges      live_keys{topic,partition}              keys that hold a model
                 alarmed_keys{topic,partition}           keys whose alarm is up
                 lag_records{topic,partition}            behind the last stable offset; absent when unknown
                 bank_bytes{topic,partition}             memory of the models
                 outbox_bytes{topic,partition}           outputs waiting for a commit
+                replay_span_records{topic,partition}    records to be read again if the process died now
+                dirty_keys{topic,partition}             keys with records beyond their last committed snapshot
+                restore_progress_ratio{topic,partition}  of a restore under way; absent when there is none
+                state_snapshot_budget_bytes_per_second  what snapshots may take at present
                 assigned_partitions                     partitions of this process
                 ready                                   1 when all of them are being read
                 heartbeat_age_seconds                   since the loop last turned
                 build_info{version,python}              1
     histograms  batch_stage_seconds{stage}              time of a batch in poll, decode, update, encode
                 commit_seconds{outcome}                 commit calls: committed, aborted, retry, rejoin
+                restore_seconds                         from the assignment of a partition until it is restored
                 log_ratio                               log of the estimated likelihood ratio, live / reference
                 evidence_ratio                          evidence / threshold; an alarm is raised at 1
 
@@ -38,7 +51,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from kstream_worker.ports import STAGES
+from kstream_worker.measures import STAGES
 from kstream_worker.records import FloatColumn, TopicPartition
 from kstream_worker.telemetry.histogram import ColumnHistogram
 
@@ -46,6 +59,7 @@ PREFIX = "kstream_worker_"
 _PARTITION = ("topic", "partition")
 _MAX_REASONS = 64  # reasons are fixed words; if that is ever broken, the series stay bounded
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_RESTORE_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _LOG_RATIOS = (-8.0, -4.0, -2.0, -1.0, -0.5, -0.25, -0.1, 0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 4.0)
 _EVIDENCE = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.5, 0.999999, 1.0)
 
@@ -76,6 +90,20 @@ COUNTERS = {
     "published_records": Description(
         "Records committed to the outputs.", ("kind",), known=("estimate", "alarm", "dead_letter")
     ),
+    "state_snapshots": Description("Snapshots of keys and tombstones committed to the state topic."),
+    "state_snapshot_bytes": Description("Bytes of the snapshots and tombstones committed to the state topic."),
+    "replayed_records": Description("Input records read again to bring restored models up to the last commit."),
+    "restored_keys": Description("Keys found in the partitions that were restored."),
+    "quarantined_snapshots": Description("Damaged state records; their keys start afresh."),
+    "refused_keys": Description("Samples of new keys refused because the partition holds `state.max_keys` already."),
+    "forgotten_keys": Description(
+        "Keys that went: unseen for `state.ttl`, or forgotten by a null value.",
+        ("reason",),
+        known=("expired", "forgotten"),
+    ),
+    "healed_partitions": Description(
+        "Times a partition that stood still with records to read was started again.", _PARTITION
+    ),
 }
 GAUGES = {
     "live_keys": Description("Keys that hold a model.", _PARTITION),
@@ -83,11 +111,20 @@ GAUGES = {
     "lag_records": Description("Offsets behind the last stable offset; absent when unknown.", _PARTITION),
     "bank_bytes": Description("Memory of the models.", _PARTITION),
     "outbox_bytes": Description("Encoded outputs waiting for the next commit.", _PARTITION),
+    "replay_span_records": Description("Records to be read again if the process died now.", _PARTITION),
+    "dirty_keys": Description("Keys with records beyond their last committed snapshot.", _PARTITION),
+    "restore_progress_ratio": Description(
+        "Part of the state topic that a restore under way has read; absent when there is none.", _PARTITION
+    ),
+    "state_snapshot_budget_bytes_per_second": Description("Bytes per second that snapshots may take at present."),
 }
 HISTOGRAMS = {
     "batch_stage_seconds": Description("Time of one batch in a stage.", ("stage",), _SECONDS, known=STAGES),
     "commit_seconds": Description(
         "Time of one commit call.", ("outcome",), _SECONDS, known=("committed", "aborted", "retry", "rejoin")
+    ),
+    "restore_seconds": Description(
+        "Time from the assignment of a partition until its state is read.", (), _RESTORE_SECONDS
     ),
     "log_ratio": Description("Log of the estimated likelihood ratio, live / reference.", (), _LOG_RATIOS),
     "evidence_ratio": Description("Evidence / threshold; an alarm is raised at 1.", (), _EVIDENCE),
@@ -211,8 +248,58 @@ class Metrics(Collector):
 
     def forget_partition(self, partition: TopicPartition) -> None:
         """The partition is no longer ours: its gauges end; its counts stay, since counters never fall."""
-        for name in GAUGES:
-            self._set(name, partition, None)
+        for name, about in GAUGES.items():
+            if about.labels:
+                self._set(name, partition, None)
+
+    def snapshots(self, n: int, n_bytes: int) -> None:
+        """State records committed to the state topic (headers not counted), and their bytes."""
+        self._add("state_snapshots", n)
+        self._add("state_snapshot_bytes", n_bytes)
+
+    def snapshot_budget(self, bytes_per_s: float) -> None:
+        """What snapshots may take at present."""
+        with self._lock:
+            self._gauges["state_snapshot_budget_bytes_per_second"][()] = float(bytes_per_s)
+
+    def replay_span(self, partition: TopicPartition, n: int) -> None:
+        """Records that would be replayed if the process died now."""
+        self._set("replay_span_records", partition, n)
+
+    def dirty_keys(self, partition: TopicPartition, n: int) -> None:
+        """Keys with records beyond their last committed snapshot."""
+        self._set("dirty_keys", partition, n)
+
+    def restoring(self, partition: TopicPartition, done: int, total: int) -> None:
+        """Progress of a restore; its gauge ends when both are equal."""
+        self._set("restore_progress_ratio", partition, done / total if done < total else None)
+
+    def restored(self, partition: TopicPartition, keys: int, seconds: float) -> None:
+        """A partition is restored: keys found, and the time from its assignment."""
+        self._set("restore_progress_ratio", partition, None)
+        self._add("restored_keys", keys)
+        self._add("healed_partitions", 0, *_labels(partition))  # begins at 0, so that the first one is an increase
+        self._observe("restore_seconds", seconds)
+
+    def replayed(self, n: int) -> None:
+        """Input records read again to bring restored models up to the last commit."""
+        self._add("replayed_records", n)
+
+    def quarantined(self, n: int) -> None:
+        """Damaged state records, whose keys start afresh."""
+        self._add("quarantined_snapshots", n)
+
+    def refused_keys(self, n: int) -> None:
+        """Samples of new keys that were refused because the partition is full."""
+        self._add("refused_keys", n)
+
+    def forgotten_keys(self, reason: str, n: int) -> None:
+        """Keys that went, `expired` or `forgotten`."""
+        self._add("forgotten_keys", n, reason)
+
+    def healed(self, partition: TopicPartition) -> None:
+        """A partition that stood still with records to read was started again."""
+        self._add("healed_partitions", 1, *_labels(partition))
 
     def _add(self, name: str, n: float, *labels: str) -> None:
         with self._lock:

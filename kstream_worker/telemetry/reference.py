@@ -19,8 +19,10 @@ authentication:
 | path | answer |
 |---|---|
 | `/metrics` | the metrics below, in Prometheus's text format |
-| `/healthz` | 200 while the loop turns and no partition with lag stands still, else 503 (`worker.progress_timeout`). |
-| `/readyz` | 200 while partitions are assigned and all of them are being read, else 503 |
+| `/healthz` | 200 while the loop turns and no partition with lag and no restore stands still, else 503 \
+(`worker.progress_timeout`) |
+| `/readyz` | 200 while all of the assigned partitions are restored and being read, else 503; `restoring`: how far \
+each restore is, in offsets of the state topic |
 | `/alarms` | the keys in alarm as JSON, up to 1000 of them; `in_alarm` counts all, `dropped_total` those left out |
 
 No label holds a key of a record: which keys are in alarm stands in the alarms topic and in `/alarms`. There are

@@ -1,85 +1,89 @@
-"""Where reading starts: the committed position, else the configured start; and what must not go unsaid about it."""
+"""Where a partition begins that neither the group nor the state knows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-import structlog
-
-from kstream_worker.errors import Fatal
 from kstream_worker.ports import Cluster, Source
 from kstream_worker.records import Committed, End, TopicPartition
 
-log = structlog.get_logger(__name__)
-
-_TIMEOUT_S = 10.0
+TIMEOUT_S = 10.0
 
 
 class StartPositions:
-    """Finds the first offset of newly assigned partitions.
+    """Finds first offsets, and remembers when the group was born.
+
+    The first tokens that a group commits open with its birth (time and number of partitions), and every later token
+    repeats that: so a member that comes late tells a partition that was there at the birth, which begins as
+    configured, from one that was added since, which begins at its earliest record, or records would be lost.
 
     Args:
-        start: `earliest`, `latest`, or a record time in milliseconds: for a group that has committed nothing yet. A
-        partition
-            that is new to a group with commits always starts at its earliest record, or records would be lost.
+        topic: the input topic.
+        start: `earliest`, `latest`, or a record time in milliseconds.
+        now_ms: the wall clock.
+
+    Attributes:
+        birth: opens the token of each commit; empty until the first partition was looked at.
     """
 
-    def __init__(self, source: Source, cluster: Cluster, topic: str, start: str | int) -> None:
-        self._source = source
-        self._cluster = cluster
+    def __init__(self, topic: str, start: str | int, now_ms: Callable[[], int]) -> None:
         self._topic = topic
         self._start = start
+        self._now_ms = now_ms
+        self.birth = ""
+        self._learned = False
 
-    def find(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, bool]]:
-        """For each partition the offset to seek to, and whether that is a committed position.
+    def find(self, source: Source, cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offsets of these partitions.
 
         Raises:
             Retry: the bus did not answer in time.
-            Fatal: the committed position is not in the partition any more.
         """
-        known = self._committed(partitions)
-        self._check_range(known)
-        fresh = [tp for tp in partitions if tp not in known]
-        found = {tp: (position.offset, True) for tp, position in known.items()}
-        found |= {tp: (offset, False) for tp, offset in self._first(fresh, group_is_known=bool(known)).items()}
-        return found
+        born_ms, born_count = self._born(source, cluster)
+        there = [tp for tp in partitions if tp.partition < born_count and self._start != "earliest"]
+        added = [tp for tp in partitions if tp not in there]
+        found = cluster.earliest(added) if added else {}
+        if not there:
+            return found
+        if self._start != "latest":
+            return found | cluster.at_time(there, int(self._start))
+        if born_ms is None:
+            return found | cluster.end(there, End.STABLE)
+        return found | cluster.at_time(there, born_ms)
 
-    def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
-        found = self._source.committed(partitions, _TIMEOUT_S)
-        return {tp: position for tp, position in found.items() if position is not None}
+    def _born(self, source: Source, cluster: Cluster) -> tuple[int | None, int]:
+        """When the group was born (None: now) and how many partitions there were."""
+        count = cluster.partition_count(self._topic) or 0
+        everything = [TopicPartition(self._topic, p) for p in range(count)]
+        known = [at for at in source.committed(everything, TIMEOUT_S).values() if at is not None]
+        self.learn(known)
+        if self._learned:
+            return _read_birth(self.birth)
+        if known:  # by something that notes no birth
+            return 0, 0
+        self.birth = self.birth or _format_birth(self._now_ms(), count)
+        return None, count
 
-    def _has_committed(self) -> bool:
-        """Whether the group has committed anything on the topic; asks about partitions of other members too."""
-        count = self._cluster.partition_count(self._topic) or 0
-        return bool(self._committed([TopicPartition(self._topic, p) for p in range(count)]))
+    def learn(self, known: Iterable[Committed]) -> None:
+        """Take the birth of the group from what it has committed."""
+        births = [birth for birth in map(parse_birth, known) if birth is not None]
+        if births:
+            self.birth = _format_birth(*min(births))
+            self._learned = True
 
-    def _first(self, fresh: list[TopicPartition], *, group_is_known: bool) -> dict[TopicPartition, int]:
-        if not fresh:
-            return {}
-        if self._start == "earliest" or group_is_known or self._has_committed():
-            return self._cluster.earliest(fresh)
-        if self._start == "latest":
-            return self._cluster.end(fresh, End.STABLE)
-        return self._cluster.at_time(fresh, int(self._start))
 
-    def _check_range(self, known: dict[TopicPartition, Committed]) -> None:
-        if not known:
-            return
-        earliest = self._cluster.earliest(list(known))
-        end = self._cluster.end(list(known), End.HIGH)
-        for tp, position in known.items():
-            if position.offset < earliest[tp]:
-                raise Fatal(
-                    f"{tp}: the committed position {position.offset} is older than the first record that is kept "
-                    f"({earliest[tp]}): {earliest[tp] - position.offset} offsets were deleted by retention before "
-                    f"they were "
-                    "read. Accept the loss by moving the group to the earliest record (kafka-consumer-groups "
-                    "--reset-offsets --to-earliest), and raise the topic's retention."
-                )
-            if position.offset > end[tp]:
-                raise Fatal(
-                    f"{tp}: the committed position {position.offset} is beyond the end of the partition "
-                    f"({end[tp]}); the "
-                    "topic was probably deleted and created again. Reset the group's offsets (kafka-consumer-groups "
-                    "--reset-offsets) or choose a new app.id."
-                )
+def _format_birth(time_ms: int, partitions: int) -> str:
+    return f"{time_ms:x}.{partitions:x}."
+
+
+def _read_birth(birth: str) -> tuple[int, int]:
+    time_ms, partitions, _ = birth.split(".")
+    return int(time_ms, 16), int(partitions, 16)
+
+
+def parse_birth(committed: Committed) -> tuple[int, int] | None:
+    """Birth of the group, as its tokens tell: time in milliseconds and number of partitions; None for none."""
+    try:
+        return _read_birth(committed.metadata)
+    except ValueError:
+        return None

@@ -30,6 +30,10 @@ class Board(AlarmBoard, Protocol):
         """How many partitions are ours, and how many of them are being read."""
         ...
 
+    def restoring(self, partition: TopicPartition, done: int, total: int) -> None:
+        """Progress of a restore, in offsets of the state topic."""
+        ...
+
     def progress(self, partition: TopicPartition, position: int, lag: int | None) -> None:
         """Where a partition stands, for the check of liveness."""
         ...

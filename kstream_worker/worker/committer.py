@@ -15,10 +15,14 @@ from dataclasses import dataclass
 import structlog
 
 from kstream_worker.errors import Rejoin, Retry
-from kstream_worker.ports import Membership, Telemetry, Writer
+from kstream_worker.measures import Telemetry
+from kstream_worker.ports import Membership, Writer
 from kstream_worker.records import Messages, Outcome, Progress, TopicPartition
+from kstream_worker.state.format import HEADER_KEY
+from kstream_worker.worker.journal import Journal
 from kstream_worker.worker.outbox import Outbox
 from kstream_worker.worker.patience import Patience
+from kstream_worker.worker.task import Task
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +34,7 @@ class _Attempt:
     progress: dict[TopicPartition, Progress]
     membership: Membership
     token: str
+    tasks: list[Task]  # with state in flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +62,15 @@ class Committer:
         writer: Writer,
         policy: CommitPolicy,
         kinds: Mapping[str, str],
+        journal: Journal,
         telemetry: Telemetry,
         clock: Callable[[], float],
     ) -> None:
         self.outbox = Outbox()
+        self.birth = ""  # opens each token; see `assignment.Birth`
+        self.hurry = False  # commit at once
         self._writer = writer
+        self._journal = journal
         self._policy = policy
         self._kinds = kinds
         self._telemetry = telemetry
@@ -92,12 +101,22 @@ class Committer:
     @property
     def full(self) -> bool:
         """Whether the input should pause."""
-        return self.size_bytes >= self._policy.max_bytes
+        return self.size_bytes + self._journal.changed_bytes() >= self._policy.max_bytes
 
     @property
     def empty(self) -> bool:
         """Whether nothing waits."""
         return not self.outbox and self._attempt is None
+
+    @property
+    def rested(self) -> bool:
+        """Whether nothing waits and the last commit is an interval ago."""
+        return self.empty and self._clock() - self._last_s >= self._policy.interval_s
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last commit failed."""
+        return self._patience.failing
 
     @property
     def in_doubt(self) -> bool:
@@ -108,6 +127,10 @@ class Committer:
     def doubtful(self) -> Set[TopicPartition]:
         """Input partitions of an attempt that is still to be resolved: their committed positions may yet change."""
         return self._attempt.progress.keys() if self._attempt else frozenset()
+
+    def holds(self, partition: TopicPartition) -> bool:
+        """Whether something of this input partition waits."""
+        return partition in self.outbox.partitions or partition in self.doubtful
 
     def refused(self, membership: Membership | None) -> bool:
         """Whether this membership was refused, so that waiting for another one is all that is left."""
@@ -130,10 +153,10 @@ class Committer:
         now = self._clock()
         if self.empty or now < self._retry_at_s:
             return False
-        return self._attempt is not None or self.full or now - self._last_s >= self._policy.interval_s
+        return self._attempt is not None or self.hurry or self.full or now - self._last_s >= self._policy.interval_s
 
     def commit(self, membership: Membership | None, timeout_s: float | None = None) -> bool:
-        """Try to commit all that waits; True when something was committed.
+        """Try to commit all that waits, and the state with it; True when something was committed.
 
         Raises:
             Fatal: commits failed for longer than the policy allows, or the writer says that there is no way on.
@@ -164,13 +187,19 @@ class Committer:
         if membership is None or self.refused(membership) or not self.outbox:
             return None
         frozen, self.outbox = self.outbox, Outbox()
-        self._attempt = _Attempt(frozen, frozen.messages(), frozen.progress(), membership, secrets.token_urlsafe(12))
+        self.hurry = False
+        progress = frozen.progress()
+        token = f"{self.birth}{secrets.token_urlsafe(12)}"
+        state, tasks = self._journal.collect(progress, token)
+        self._attempt = _Attempt(frozen, [*frozen.messages(), *state], progress, membership, token, tasks)
         return self._attempt
 
     def _thaw(self, attempt: _Attempt) -> None:
         attempt.outbox.absorb(self.outbox)
         self.outbox = attempt.outbox
         self._attempt = None
+        for task in attempt.tasks:
+            task.settle(committed=False)
 
     def _settle(self, attempt: _Attempt, outcome: Outcome, started: float) -> bool:
         self._telemetry.commit(outcome.value, self._clock() - started)
@@ -178,9 +207,9 @@ class Committer:
             self._thaw(attempt)
             self._failed(None, started, "the transaction was aborted")
             return False
-        for messages in attempt.messages:
-            topic = messages.partition.topic
-            self._telemetry.published(self._kinds.get(topic, topic), len(messages))
+        self._count(attempt)
+        for task in attempt.tasks:
+            task.settle(committed=True)
         self._attempt = None
         self._refused_generation = None
         self._last_s = self._clock()
@@ -188,6 +217,16 @@ class Committer:
             log.info("commits work again")
         self._patience.succeeded()
         return True
+
+    def _count(self, attempt: _Attempt) -> None:
+        for messages in attempt.messages:
+            kind = self._kinds.get(messages.partition.topic)
+            if kind is not None:
+                self._telemetry.published(kind, len(messages))
+            else:
+                pairs = zip(messages.keys, messages.values, strict=True)
+                values = [value for key, value in pairs if key != HEADER_KEY]
+                self._telemetry.snapshots(len(values), sum(map(len, filter(None, values))))
 
     def _failed(self, outcome: str | None, started: float, why: str) -> None:
         now = self._clock()

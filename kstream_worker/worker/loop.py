@@ -2,63 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from kstream_worker.errors import Fatal, KstreamError, Rejoin, Retry
-from kstream_worker.ports import Bus, Cluster, Source, Telemetry
+from kstream_worker.measures import Telemetry
+from kstream_worker.ports import Bus, Cluster, Source
 from kstream_worker.records import (
     Batch,
     Change,
     ChangeKind,
-    End,
     Poll,
-    Progress,
     TopicPartition,
 )
 from kstream_worker.worker.assignment import StartPositions
 from kstream_worker.worker.board import Board
-from kstream_worker.worker.committer import CommitPolicy, Committer
+from kstream_worker.worker.columns import part_of
+from kstream_worker.worker.committer import Committer
+from kstream_worker.worker.journal import Journal
+from kstream_worker.worker.lookout import Lookout
+from kstream_worker.worker.opener import Opened, Opener
 from kstream_worker.worker.patience import Patience
+from kstream_worker.worker.settings import LoopSettings
 from kstream_worker.worker.task import Task
+from kstream_worker.worker.trials import Trials
+from kstream_worker.worker.watchdog import Watchdog
 
 log = structlog.get_logger(__name__)
 
 _POLL_S = 0.1  # while settled; an adapter polls on by itself while its group is not
-_LAG_EVERY_S = 10.0
+_BUSY_POLL_S = 0.02
 _REFUSED_S = 60.0  # how long a refused membership may stay before the group is joined anew
-_MAX_REBUILDS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSettings:
-    """What the loop needs to know.
-
-    Attributes:
-        topic: the input topic.
-        start: `earliest`, `latest` or a time in milliseconds, for a group without offsets.
-        commit: times and sizes of commits.
-        kinds: what each output topic holds, for counting: `estimate`, `alarm` or `dead_letter`.
-        grace_s: time from a request to stop until the process gives up on its last commit.
-        leave: tell the group at the end even if this is a static member.
-    """
-
-    topic: str
-    start: str | int = "earliest"
-    commit: CommitPolicy = field(default_factory=CommitPolicy)
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    grace_s: float = 25.0
-    leave: bool = False
-
-
-@dataclass(slots=True)
-class _Failures:
-    """How often the models of a partition failed before they got beyond the last offset of a failed batch."""
-
-    count: int = 0
-    last_offset: int = -1
+_MAX_REPLAYS = 3
 
 
 class Worker:
@@ -72,6 +49,7 @@ class Worker:
         settings: see `LoopSettings`.
         clock: monotonic seconds.
         sleep: waits that many seconds.
+        now_ms: the wall clock; no result depends on it.
     """
 
     def __init__(
@@ -83,9 +61,9 @@ class Worker:
         settings: LoopSettings,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
+        now_ms: Callable[[], int],
     ) -> None:
         self._bus = bus
-        self._make_task = make_task
         self._board = board
         self._telemetry = telemetry
         self._settings = settings
@@ -94,13 +72,25 @@ class Worker:
         self._writer = bus.writer()
         self._cluster: Cluster = bus.cluster()
         self._source: Source = bus.source()
-        self._committer = Committer(self._writer, settings.commit, settings.kinds, telemetry, clock)
         self._tasks: dict[TopicPartition, Task] = {}
-        self._waiting: set[TopicPartition] = set()  # assigned, but without a position yet
-        self._silence = Patience(
-            clock, settings.commit.give_up_s, 0.1, "Check that the brokers can be reached, then start again."
+        self._unmarked: set[TopicPartition] = set()  # open, but their first commit is still to come
+        self._starts = StartPositions(settings.topic, settings.start, now_ms)
+        self._journal = Journal(settings.snapshots, self._tasks, telemetry, clock, now_ms)
+        self._committer = Committer(self._writer, settings.commit, settings.kinds, self._journal, telemetry, clock)
+        self._trials = Trials(self._committer, self._pause, self._resume)
+        self._lookout = Lookout(
+            self._cluster,
+            self._committer,
+            Watchdog(settings.progress_timeout_s),
+            telemetry,
+            board,
+            settings.commit.give_up_s,
+            clock,
         )
-        self._rebuilds: dict[TopicPartition, _Failures] = {}
+        self._opener = Opener(
+            bus, self._cluster, make_task, self._starts, settings.opening, self._lookout.restoring, telemetry, clock
+        )
+        self._failures: dict[TopicPartition, int] = {}  # of models in replays
         self._paused = False
         self._stopping = False
         self._stop_asked_s: float | None = None
@@ -111,7 +101,6 @@ class Worker:
             clock, settings.commit.give_up_s, 0.1, "Look for other members of the group and at its coordinator."
         )
         self._refused_since_s: float | None = None
-        self._lag_at_s = 0.0
 
     # -- the life of the process --
 
@@ -125,9 +114,10 @@ class Worker:
         try:
             self._start()
             while not self._stopping and self._guarded_step():
-                pass
+                if self._settings.drain and self._drained():
+                    break
             self._drain()
-            why = "asked to stop" if self._stopping else "end of the input"
+            why = "asked to stop" if self._stopping else "drained" if self._settings.drain else "end of the input"
         finally:
             self._close(why)
 
@@ -161,17 +151,19 @@ class Worker:
         poll = self._poll()
         self._apply(poll.changes)
         self._process(poll.batches)
+        self._offer_state()
         self._commit_if_due(finished=poll.finished)
         self._press_back()
         self._observe()
         self._open_waiting()
-        return not (poll.finished and self._committer.empty and not self._waiting)
+        return not (poll.finished and self._committer.empty and not self._opener and not self._unmarked)
 
     # -- the stages of a step --
 
     def _poll(self) -> Poll:
         started = self._clock()
-        poll = self._source.poll(_POLL_S)
+        # Not 0 even while there is other work: a client needs time inside a poll.
+        poll = self._source.poll(_BUSY_POLL_S if self._opener.at_work or self._committer.hurry else _POLL_S)
         self._telemetry.stage_seconds("poll", self._clock() - started)
         return poll
 
@@ -180,57 +172,67 @@ class Worker:
             log.info("assignment", change=change.kind.value, partitions=[str(tp) for tp in change.partitions])
             self._drop(change.partitions)
             if change.kind is ChangeKind.ASSIGNED:
-                self._waiting.update(change.partitions)
+                self._opener.assign(change.partitions)
         if changes:
             self._show_assignment()
 
     def _open_waiting(self) -> None:
-        """Give newly assigned partitions a position and a fresh task.
+        """Bring assigned partitions nearer to their first record.
 
-        The last stage of a step, since it may raise Retry: then they stay waiting, and all else of the step is done.
-        Those of a commit in doubt wait for its end: only then is their committed position the last word.
+        The last stage of a step, since it may raise Retry: then all else of the step is done.
         """
-        waiting = sorted(self._waiting - self._committer.doubtful)
-        if not waiting:
-            return
-        starts = StartPositions(self._source, self._cluster, self._settings.topic, self._settings.start)
-        positions = starts.find(waiting)
-        for tp, (offset, committed) in positions.items():
-            task = self._tasks[tp] = self._make_task(tp)
-            task.reached = offset
-            self._source.seek(tp, offset)
-            if committed and offset > 0:
-                log.warning(
-                    "models start afresh here: state is not kept across restarts yet",
-                    partition=str(tp),
-                    offset=offset,
-                )
-            else:
-                # An ordinary commit of the first position: lag becomes visible, and a later start finds it.
-                self._committer.outbox.advance(tp, Progress(offset))
-        log.info("reading", positions={str(tp): offset for tp, (offset, _) in positions.items()})
-        self._waiting -= positions.keys()
-        if not self._paused:
-            self._source.resume(positions)
-        self._show_assignment()
+        for opened in self._opener.step(self._source, self._committer.doubtful):
+            self._begin(opened)
+        self._committer.birth = self._starts.birth
+
+    def _begin(self, opened: Opened) -> None:
+        """A partition is open: its first commit says so, and makes its lag visible; only then is it read."""
+        task = opened.task
+        tp = task.partition
+        self._tasks[tp] = task
+        self._unmarked.add(tp)
+        task.leader_epoch = -1 if opened.committed is None else opened.committed.leader_epoch
+        self._trials.begin(task)
+        self._committer.outbox.add(tp, opened.letters)
+        self._committer.outbox.advance(tp, task.progress)
+        self._committer.hurry = True
+        self._source.seek(tp, task.ledger.reached)
 
     def _process(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
             task = self._tasks.get(batch.partition)
-            if task is None:
-                continue
-            try:
-                outputs = task.process(batch)
-            except Fatal:
-                raise
-            except Exception as error:
-                self._rebuild(batch, error)
-                continue
+            left = None if task is None else self._trials.take(task, batch)
+            if task is not None and left is not None:
+                self._work(task, left)
+        for task in [task for tp, task in self._tasks.items() if self._trials.holds(tp)]:
+            record = self._trials.next(task)
+            if record is not None and self._work(task, record):
+                self._trials.done(task)
+
+    def _work(self, task: Task, batch: Batch) -> bool:
+        """Process a batch of a partition; False when its models failed and it is started again."""
+        ledger = task.ledger
+        replaying = ledger.replaying
+        if self._settings.drain:
+            batch = part_of(batch, 0, bisect_left(batch.offsets, ledger.live_from))
+            if not len(batch):
+                ledger.advance(max(ledger.reached, ledger.live_from), 0)
+                return True
+        try:
+            outputs = task.process(batch)
+        except Fatal:
+            raise
+        except Exception as error:
+            self._rebuild(task, batch, error)
+            return False
+        if not ledger.replaying and batch.next_offset > ledger.live_from:
             self._committer.outbox.add(batch.partition, outputs)
-            self._committer.outbox.advance(batch.partition, Progress(batch.next_offset, batch.leader_epoch))
-            failures = self._rebuilds.get(batch.partition)
-            if failures is not None and batch.next_offset > failures.last_offset:
-                del self._rebuilds[batch.partition]  # it got beyond what failed
+            self._committer.outbox.advance(batch.partition, task.progress)
+        if replaying and not ledger.replaying:
+            log.info("replayed", partition=str(batch.partition), records=ledger.ordinal)
+            self._failures.pop(batch.partition, None)
+            self._show_assignment()
+        return True
 
     def _commit_if_due(self, *, finished: bool) -> None:
         if not self._committer.due() and not (finished and not self._committer.empty):
@@ -239,54 +241,63 @@ class Worker:
         self._heal_refused()
         if self._committer.commit(membership):
             self._rejoins.succeeded()
+            self._read_marked()
+
+    def _read_marked(self) -> None:
+        """Read partitions whose first commit is done."""
+        marked = [tp for tp in self._unmarked if not self._committer.holds(tp)]
+        if marked:
+            self._unmarked.difference_update(marked)
+            self._resume(tp for tp in marked if not self._settings.drain or self._tasks[tp].ledger.replaying)
+            log.info("reading", positions={str(tp): self._tasks[tp].ledger.reached for tp in marked})
+            self._show_assignment()
+
+    def _pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self._source.pause(partitions)
+
+    def _resume(self, partitions: Iterable[TopicPartition]) -> None:
+        if not self._paused:
+            self._source.resume(partitions)
 
     def _press_back(self) -> None:
         """Pause the input while the outbox is full, that is, while commits fail."""
         if self._committer.full != self._paused:
             self._paused = self._committer.full
-            (self._source.pause if self._paused else self._source.resume)(list(self._tasks))
+            readable = [tp for tp in self._tasks if tp not in self._unmarked and not self._trials.holds(tp)]
+            (self._source.pause if self._paused else self._source.resume)(readable)
 
     def _observe(self) -> None:
-        for tp, task in self._tasks.items():
-            self._telemetry.keys(tp, task.live_keys, task.keys_in_alarm)
-            self._telemetry.bank_bytes(tp, task.bank_bytes)
-            self._telemetry.outbox_bytes(tp, self._committer.size_of(tp))
-        now = self._clock()
-        if now >= self._lag_at_s:
-            self._lag_at_s = now + _LAG_EVERY_S
-            self._observe_lag()
+        self._lookout.look(self._tasks, self._unread(), self._source, idle=self._settings.drain)
+        if self._paused or self._committer.failing or self._settings.drain:
+            return  # to start a partition again is no use
+        for tp in self._lookout.standing_still():
+            log.error("a partition stands still although there are records; it is started again", partition=str(tp))
+            self._telemetry.healed(tp)
+            self._restart(tp)
 
-    def _observe_lag(self) -> None:
-        tasks = list(self._tasks)
-        if not tasks:
-            return
-        try:
-            ends = self._cluster.end(tasks, End.STABLE)
-            self._silence.succeeded()
-        except Retry as error:
-            ends = {}  # unknown: absent, not 0
-            # Without anything to commit, nobody else would notice that the bus is away.
-            self._silence.failed(str(error))
-            log.warning("the bus does not answer", why=str(error))
-        for tp, task in self._tasks.items():
-            position = self._source.position(tp)
-            if position is not None and position > task.reached:
-                # Only markers and aborted records: retention of them must not look like a loss at the next start.
-                task.reached = position
-                self._committer.outbox.advance(tp, Progress(position))
-            lag = max(ends[tp] - position, 0) if tp in ends and position is not None else None
-            self._telemetry.lag(tp, lag)
-            if position is not None:
-                self._board.progress(tp, position, lag)
+    def _unread(self) -> set[TopicPartition]:
+        """Open partitions whose source stands elsewhere than what is processed."""
+        unread = self._unmarked | {tp for tp in self._tasks if self._trials.holds(tp)}
+        if self._settings.drain:
+            unread |= {tp for tp, task in self._tasks.items() if not task.ledger.replaying}
+        return unread
+
+    def _offer_state(self) -> None:
+        """Keys become due for a snapshot without new records, too."""
+        if self._committer.rested:
+            for tp in self._journal.pending():
+                if tp not in self._unmarked and not self._trials.holds(tp):
+                    self._committer.outbox.advance(tp, self._tasks[tp].progress)
 
     # -- what goes wrong --
 
-    def _rebuild(self, batch: Batch, error: Exception) -> None:
-        """A model failed: start this partition again from its last commit, three times at most."""
-        tp = batch.partition
-        failures = self._rebuilds.setdefault(tp, _Failures())
-        failures.count += 1
-        failures.last_offset = max(failures.last_offset, batch.offsets[-1])
+    def _rebuild(self, task: Task, batch: Batch, error: Exception) -> None:
+        """A model failed: start this partition again from its last commit.
+
+        Of records that were not processed before, the starts are counted in the state, which finds the one that fails;
+        those of a replay were processed once, so they fail for another reason.
+        """
+        tp = task.partition
         log.error(
             "a model failed; the partition starts again from its last commit",
             partition=str(tp),
@@ -294,15 +305,23 @@ class Worker:
             last_offset=batch.offsets[-1],
             exc_info=error,
         )
-        if failures.count > _MAX_REBUILDS:
+        if task.ledger.replaying:
+            self._failures[tp] = self._failures.get(tp, 0) + 1
+        if self._failures.get(tp, 0) > _MAX_REPLAYS:
             raise Fatal(
-                f"{tp}: the models failed {failures.count} times between offsets {batch.offsets[0]} and "
-                f"{batch.offsets[-1]} ({type(error).__name__}: {error}). Nothing beyond the last commit was "
-                "published. Please report this."
+                f"{tp}: the models failed {self._failures[tp]} times while records between offsets {batch.offsets[0]} "
+                f"and {batch.offsets[-1]} were read again ({type(error).__name__}: {error}). Nothing beyond the last "
+                "commit was published. Go back to the former release, or start the models afresh with a higher "
+                "app.model_epoch and --discard-state; and please report this."
             ) from error
+        self._restart(tp)
+
+    def _restart(self, tp: TopicPartition) -> None:
+        """Drop a partition and open it anew."""
         self._source.pause([tp])
-        self._drop([tp])
-        self._waiting.add(tp)
+        self._drop([tp], healing=True)
+        self._opener.assign([tp])
+        self._show_assignment()
 
     def _heal_refused(self) -> None:
         """A membership that stays refused is no membership: join anew."""
@@ -318,7 +337,7 @@ class Worker:
     def _rejoin(self, why: str) -> None:
         pause_s = self._rejoins.failed(f"the group is joined again and again ({why})", self._clock())
         log.warning("joining the group again", why=why)
-        self._drop(list(self._tasks) + list(self._waiting))
+        self._drop([*self._tasks, *self._opener.partitions])
         self._source.close(leave=False, timeout_s=5.0)
         self._source = self._bus.source()
         self._committer.rejoined()
@@ -327,16 +346,19 @@ class Worker:
         self._sleep(pause_s)
         self._retrying("join the group", self._source.start)
 
-    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+    def _drop(self, partitions: Iterable[TopicPartition], *, healing: bool = False) -> None:
         gone = list(partitions)
         self._committer.drop(gone)
+        self._opener.drop(gone)
         for tp in gone:
-            self._waiting.discard(tp)
+            self._unmarked.discard(tp)
+            self._trials.drop(tp)
             task = self._tasks.pop(tp, None)
             if task is not None:
                 task.close()
-                self._telemetry.forget_partition(tp)
-                self._board.forget_partition(tp)
+            if not healing:
+                self._failures.pop(tp, None)
+                self._lookout.forget(tp)
 
     def _back_off(self, why: str) -> None:
         pause_s = self._patience.failed(why)
@@ -356,22 +378,38 @@ class Worker:
     # -- the end --
 
     def _drain(self) -> None:
-        """Commit what is processed; records beyond it are read again by whoever comes next."""
+        """Commit what is processed, and as many snapshots as there is time for; the rest is done by whoever comes."""
         asked_s = self._clock() if self._stop_asked_s is None else self._stop_asked_s
         deadline = asked_s + self._settings.grace_s
-        while not self._committer.empty and self._clock() < deadline:
+        self._journal.draining = True
+        while self._clock() < deadline:
+            for tp in self._journal.pending():
+                if tp not in self._unmarked:
+                    self._committer.outbox.advance(tp, self._tasks[tp].progress)
+            if self._committer.empty:
+                break
             membership = self._source.membership()
             hopeless = membership is None or self._committer.refused(membership)
             if hopeless and not self._committer.in_doubt:
                 break
-            self._committer.commit(membership, max(deadline - self._clock(), 0.1))
-            if not self._committer.empty:
+            if not self._committer.commit(membership, max(deadline - self._clock(), 0.1)):
                 self._sleep(0.1)
         if not self._committer.empty:
             log.warning("stopped with uncommitted work, which will be done again by the next process")
+        left = sum(len(task.ledger.dirty) for task in self._tasks.values())
+        if left:
+            records = sum(task.ledger.span() for task in self._tasks.values())
+            log.info("stopped before all keys were snapshotted", keys=left, records_to_read_again=records)
+
+    def _drained(self) -> bool:
+        """`--drain`: whether all partitions of the topic are ours and up to date."""
+        if self._opener or any(tp in self._unmarked or task.ledger.replaying for tp, task in self._tasks.items()):
+            return False
+        return len(self._tasks) == self._cluster.partition_count(self._settings.topic)
 
     def _close(self, why: str) -> None:
         self._closing("source", lambda: self._source.close(leave=self._settings.leave, timeout_s=5.0))
+        self._closing("reader", self._opener.close)
         self._closing("writer", lambda: self._writer.close(timeout_s=5.0))
         self._closing("cluster", self._cluster.close)
         for task in self._tasks.values():
@@ -385,4 +423,5 @@ class Worker:
             log.warning("closing failed", what=what, why=str(error))
 
     def _show_assignment(self) -> None:
-        self._board.set_assignment(len(self._tasks) + len(self._waiting), len(self._tasks))
+        ready = sum(tp not in self._unmarked and not task.ledger.replaying for tp, task in self._tasks.items())
+        self._board.set_assignment(len(self._tasks) + len(self._opener), ready)

@@ -3,61 +3,44 @@
 from __future__ import annotations
 
 import base64
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
-from kstream_worker.ports import Bank, Decoder, Telemetry
+from kstream_worker.measures import Telemetry
+from kstream_worker.ports import Bank, Decoder
 from kstream_worker.records import (
     Batch,
     IntColumn,
     Messages,
+    Progress,
     Rejects,
     Samples,
     Scores,
     TopicPartition,
     Transition,
 )
+from kstream_worker.state.format import Snapshot
+from kstream_worker.state.ledger import Ledger
+from kstream_worker.state.opening import Opening
 from kstream_worker.worker.board import AlarmBoard
-
-
-class Encoder(Protocol):
-    """Columns in, encoded output records out."""
-
-    def estimates(self, partition: TopicPartition, samples: Samples, scores: Scores) -> list[Messages]:
-        """One estimate per sample (or every n-th of its key)."""
-        ...
-
-    def alarm(
-        self,
-        partition: TopicPartition,
-        key: bytes,
-        offset: int,
-        event_time: int,
-        stamp: int,
-        transition: Transition,
-        now_ms: int,
-    ) -> Messages:
-        """One transition of an alarm."""
-        ...
-
-    def dead_letters(self, batch: Batch, rejects: Rejects) -> list[Messages]:
-        """The refused records of a batch, with their original bytes."""
-        ...
-
-
-class RejectLimit(Protocol):
-    """Says when too many records of the partition are refused."""
-
-    def observe(self, batch: Batch, rejects: Rejects) -> None:
-        """Count a batch; raises Fatal beyond the limit."""
-        ...
+from kstream_worker.worker.columns import merged, moved, part_of, rows_of, without
+from kstream_worker.worker.stages import Encoder, RejectLimit
 
 
 class Task:
-    """Models and keys of one input partition; made when it is assigned, dropped when it goes."""
+    """Models and keys of one input partition; made when it is assigned, dropped when it goes.
+
+    Attributes:
+        partition: of the input.
+        ledger: the books: keys, clock, what is dirty.
+        leader_epoch: of the last record that was read; -1 where unknown.
+        changed: slots whose published state changed since their last snapshot; they go with the next commit.
+    """
 
     def __init__(
         self,
@@ -66,12 +49,17 @@ class Task:
         bank: Bank,
         encoder: Encoder,
         limit: RejectLimit,
+        ledger: Ledger,
         board: AlarmBoard,
         telemetry: Telemetry,
         clock: Callable[[], float],
         now_ms: Callable[[], int],
     ) -> None:
         self.partition = partition
+        self.ledger = ledger
+        self.changed: set[int] = set()
+        self.leader_epoch = -1
+        self._changed_in_flight: set[int] = set()
         self._decoder = decoder
         self._bank = bank
         self._encoder = encoder
@@ -80,134 +68,332 @@ class Task:
         self._telemetry = telemetry
         self._clock = clock
         self._now_ms = now_ms
-        self._slots: dict[bytes, int] = {}
-        self._in_alarm: set[bytes] = set()
         self._fallbacks = 0
-        self.reached = 0  # all records below this offset are processed
+        self._arl: float | None = None
+
+    @property
+    def progress(self) -> Progress:
+        """The position to commit."""
+        return Progress(max(self.ledger.reached, self.ledger.live_from), self.leader_epoch)
 
     @property
     def live_keys(self) -> int:
         """Keys with a model."""
-        return len(self._slots)
+        return len(self.ledger.keys)
 
     @property
     def keys_in_alarm(self) -> int:
         """Keys whose alarm is up."""
-        return len(self._in_alarm)
+        return len(self.ledger.alarms)
 
     @property
     def bank_bytes(self) -> int:
         """Bytes of the bank's arrays."""
         return self._bank.nbytes
 
+    @property
+    def bytes_per_key(self) -> int:
+        """Bytes of one model."""
+        return self._bank.bytes_per_key
+
+    # -- state: in, at the beginning, and out, at each commit --
+
+    def load(self, key: bytes, snapshot: Snapshot) -> None:
+        """Take over a restored key; a later snapshot of it replaces an earlier one.
+
+        Raises:
+            ValueError: the model is damaged or of another configuration; the key is as before.
+        """
+        keys = self.ledger.keys
+        known = keys.slot(key)
+        slot = self._bank.allocate(key) if known is None else known
+        try:
+            self._bank.restore(slot, snapshot.model)
+        except ValueError:
+            if known is None:
+                self._bank.free(slot)
+            raise
+        keys.add(key, slot, covered=snapshot.position, seen_ms=snapshot.seen_ms, stored=True)
+        if self._bank.raised(slot):
+            self.ledger.alarms[key] = snapshot.alarm
+        else:
+            self.ledger.alarms.pop(key, None)
+
+    def unload(self, key: bytes) -> None:
+        """Drop a restored key, if it is there."""
+        if key in self.ledger.keys:
+            self._bank.free(self.ledger.keys.remove(key))
+            self.ledger.alarms.pop(key, None)
+
+    def open(self, opening: Opening, doomed: Iterable[bytes]) -> None:
+        """Everything is loaded: go on.
+
+        Args:
+            opening: from where.
+            doomed: keys whose snapshots are to be deleted from the state topic.
+        """
+        ledger = self.ledger
+        if not opening.keep:
+            doomed = [*doomed, *ledger.keys]
+            for key in list(ledger.keys):
+                self.unload(key)
+        if opening.foreign:
+            ledger.keys.covered[:] = 0
+        ledger.open(opening.header)
+        ledger.gone |= dict.fromkeys(doomed, opening.header.replay_from)
+        for key, details in ledger.alarms.items():
+            self._board.raise_alarm(_text(key), {"partition": self.partition.partition, **details})
+
+    def letters(self, batch: Batch, rejects: Rejects) -> list[Messages]:
+        """Dead letters of records that are no input."""
+        return self._encoder.dead_letters(batch, rejects)
+
+    def snapshot(self, slot: int) -> Snapshot:
+        """The state of the key in this slot."""
+        ledger = self.ledger
+        return Snapshot(
+            position=ledger.reached,
+            seen_ms=int(ledger.keys.seen[slot]),
+            generation=ledger.header.generation,
+            model=self._bank.snapshot(slot),
+            alarm=ledger.alarms.get(ledger.keys.name(slot), {}),
+        )
+
+    def take(self, slot: int) -> None:
+        """The snapshot of this slot is in flight."""
+        self.ledger.take_dirty(slot)
+        if slot in self.changed:
+            self.changed.discard(slot)
+            self._changed_in_flight.add(slot)
+
+    def settle(self, *, committed: bool) -> None:
+        """What is in flight is committed, or was not and has to go again, with what it belongs to."""
+        self.ledger.settle(committed=committed)
+        if not committed:
+            self.changed |= self._changed_in_flight
+        self._changed_in_flight = set()
+
+    def close(self) -> None:
+        """Take this partition's keys off the board; the state itself goes with the object."""
+        for key in self.ledger.alarms:
+            self._board.clear_alarm(_text(key))
+        self.ledger.alarms.clear()
+
+    # -- records --
+
     def process(self, batch: Batch) -> list[Messages]:
         """Decode, score and encode a batch; the outputs in the order of their records.
+
+        Records that are replayed give no outputs.
 
         Raises:
             Fatal: too many records were refused.
         """
-        self._telemetry.records(self.partition, len(batch))
-        started = self._clock()
-        samples, rejects = self._decoder.decode(batch)
-        self._telemetry.stage_seconds("decode", self._clock() - started)
-        self._count_fallbacks()
         outputs: list[Messages] = []
-        first = 0
-        for position, key, offset, time_ms in samples.forget:
-            outputs += self._score(samples, first, position)
-            outputs += self._forget(key, offset, time_ms)
-            first = position
-        outputs += self._score(samples, first, len(samples))
-        outputs += self._encoder.dead_letters(batch, rejects)
-        for reason, count in Counter(rejects.reasons).items():
-            self._telemetry.rejects(reason, count)
-        self._limit.observe(batch, rejects)
-        self.reached = batch.next_offset
+        for part in self._parts(batch) if self.ledger.replaying else (batch,):
+            live = part.offsets[0] >= self.ledger.live_from
+            if live:
+                self._telemetry.records(self.partition, len(part))
+            else:
+                self._telemetry.replayed(len(part))
+            made = self._process(part, live=live)
+            if live:
+                outputs += made
+            self.ledger.advance(part.next_offset, len(part))
+        self.leader_epoch = batch.leader_epoch
         return outputs
 
-    def close(self) -> None:
-        """Take this partition's keys off the board; the state itself goes with the object."""
-        for key in self._in_alarm:
-            self._board.clear_alarm(_text(key))
-        self._in_alarm.clear()
+    def _parts(self, batch: Batch) -> list[Batch]:
+        """The batch, cut where records begin to be treated otherwise."""
+        rows = [bisect_left(batch.offsets, offset) for offset in self.ledger.boundaries()]
+        cuts = sorted({0, len(batch), *rows})
+        return [part_of(batch, first, last) for first, last in pairwise(cuts)]
 
-    def _score(self, samples: Samples, first: int, last: int) -> list[Messages]:
-        if first == last:
+    def _process(self, batch: Batch, *, live: bool) -> list[Messages]:
+        if not len(batch):
             return []
-        rows = samples if last - first == len(samples) else _rows(samples, first, last)
+        arl = self.ledger.arl_at(batch.offsets[0])
+        if arl != self._arl:
+            self._bank.retune(arl)
+            self._arl = arl
+        poison = self._poison(batch) if self.ledger.rejected else Rejects()
+        usable = without(batch, set(poison.positions)) if poison.positions else batch
         started = self._clock()
-        scores = self._bank.update(self._lookup(rows.keys), rows.x, rows.y, rows.times)
+        samples, rejects = self._decoder.decode(usable)
+        self._telemetry.stage_seconds("decode", self._clock() - started)
+        refused = Rejects()
+        outputs = self._walk(usable, samples, refused, live=live)
+        self._count_fallbacks(tell=live)
+        if live:
+            if poison.positions:
+                rejects, refused = (moved(some, usable, batch) for some in (rejects, refused))
+                rejects = merged(rejects, poison)
+            self._limit.observe(batch, rejects)
+            outputs += self._encoder.dead_letters(batch, merged(rejects, refused))
+            for reason, count in Counter(rejects.reasons + refused.reasons).items():
+                self._telemetry.rejects(reason, count)
+        return outputs
+
+    def _poison(self, batch: Batch) -> Rejects:
+        """Records that ended the process time and again, and are given up."""
+        rows = [row for row, offset in enumerate(batch.offsets) if offset in self.ledger.rejected]
+        what = "processing this record ended the worker three times"
+        return Rejects(rows, ["poison"] * len(rows), [what] * len(rows))
+
+    def _walk(self, batch: Batch, samples: Samples, refused: Rejects, *, live: bool) -> list[Messages]:
+        """All samples, and between them what happens to keys: tombstones, and ticks of event time."""
+        clocks, ticks = self.ledger.clock.advance(samples.times, samples.stamps)
+        outputs: list[Messages] = []
+        first = 0
+        for row, tick in sorted([(f[0], -1) for f in samples.forget] + [(row, row) for row in ticks]):
+            outputs += self._score(batch, samples, clocks, slice(first, row), refused, live=live)
+            first = row
+            if tick >= 0:
+                outputs += self._tick(samples, int(clocks[tick]), tick, live=live)
+            else:
+                outputs += self._forget(*samples.forget.pop(0)[1:])
+        return outputs + self._score(batch, samples, clocks, slice(first, len(samples)), refused, live=live)
+
+    def _score(
+        self, batch: Batch, samples: Samples, clocks: IntColumn, part: slice, refused: Rejects, *, live: bool
+    ) -> list[Messages]:
+        if part.start == part.stop:
+            return []
+        rows = samples if part == slice(0, len(samples)) else rows_of(samples, part)
+        clocks = clocks[part]
+        slots = self.ledger.keys.lookup(rows.keys)
+        if slots is None:
+            slots = self._admit(batch, rows, refused, live=live)
+        wanted = slots >= 0 if live else (slots >= 0) & (self.ledger.keys.covered[slots] <= rows.offsets)
+        if not wanted.all():
+            kept = np.flatnonzero(wanted)
+            rows, clocks, slots = rows_of(rows, kept), clocks[kept], slots[kept]
+        if not len(rows):
+            return []
+        started = self._clock()
+        self.ledger.touch(slots, rows.offsets, clocks, started)
+        scores = self._bank.update(slots, rows.x, rows.y, rows.times)
         scored = self._clock()
         self._telemetry.stage_seconds("update", scored - started)
-        self._telemetry.scored(len(rows))
-        self._telemetry.clipped(scores.clipped)
-        self._telemetry.log_ratios(scores.log_ratio)
-        self._telemetry.evidence(scores.evidence, self._bank.threshold)
-        outputs = self._encoder.estimates(self.partition, rows, scores)
+        if live:
+            self._measure(scores)
+        outputs = self._encoder.estimates(self.partition, rows, scores) if live else []
         for transition in scores.transitions:
             row = transition.row
             stamp = int((rows.times if rows.stamps is None else rows.stamps)[row])
+            self.changed.add(int(slots[row]))
             place = (rows.keys[row], int(rows.offsets[row]), int(rows.times[row]), stamp)
             outputs.append(self._transition(*place, transition))
         self._telemetry.stage_seconds("encode", self._clock() - scored)
         return outputs
 
-    def _count_fallbacks(self) -> None:
-        so_far = sum(n for what, n in self._decoder.warnings.items() if what.startswith("timestamp_"))
-        if so_far != self._fallbacks:
-            self._telemetry.fallback_timestamps(so_far - self._fallbacks)
-            self._fallbacks = so_far
+    def _admit(self, batch: Batch, rows: Samples, refused: Rejects, *, live: bool) -> IntColumn:
+        """int64[n], slots of the samples' keys, new ones allocated; -1 where a new key is refused."""
+        ledger = self.ledger
+        keys = ledger.keys
+        slots = np.empty(len(rows), dtype=np.int64)
+        before = len(refused)
+        for i, key in enumerate(rows.keys):
+            slot = keys.slot(key)
+            if slot is None:
+                offset = int(rows.offsets[i])
+                if ledger.admission.admits(offset, len(keys), replaying=not live):
+                    slot = self._bank.allocate(key)
+                    keys.add(key, slot)
+                else:
+                    slot = -1
+                    what = "the partition holds state.max_keys keys already, and this one is new"
+                    refused.add(bisect_left(batch.offsets, offset), "too_many_keys", what)
+            slots[i] = slot
+        if live and len(refused) > before:
+            self._telemetry.refused_keys(len(refused) - before)
+        return slots
 
-    def _lookup(self, keys: list[bytes]) -> IntColumn:
-        slots = self._slots
-        for key in keys:
-            if key not in slots:
-                slots[key] = self._bank.allocate(key)
-        return np.fromiter(map(slots.__getitem__, keys), dtype=np.int64, count=len(keys))
+    def _measure(self, scores: Scores) -> None:
+        self._telemetry.scored(len(scores.seq))
+        self._telemetry.clipped(scores.clipped)
+        self._telemetry.log_ratios(scores.log_ratio)
+        self._telemetry.evidence(scores.evidence, self._bank.threshold)
+
+    def _count_fallbacks(self, *, tell: bool) -> None:
+        so_far = sum(n for what, n in self._decoder.warnings.items() if what.startswith("timestamp_"))
+        if tell and so_far != self._fallbacks:
+            self._telemetry.fallback_timestamps(so_far - self._fallbacks)
+        self._fallbacks = so_far
+
+    # -- the life of keys --
+
+    def _tick(self, samples: Samples, clock_ms: int, row: int, *, live: bool) -> list[Messages]:
+        """A tick of event time begins at this row: forget keys that were silent for too long."""
+        ledger = self.ledger
+        offset, time_ms = int(samples.offsets[row]), int(samples.times[row])
+        stamp = time_ms if samples.stamps is None else int(samples.stamps[row])
+        outputs: list[Messages] = []
+        silent = ledger.keys.silent_since(ledger.clock.oldest_alive_ms(clock_ms), offset)
+        for key in silent:
+            transition = self._drop(key, offset)
+            if transition is not None:
+                outputs.append(
+                    self._transition(
+                        key, offset, time_ms, stamp, replace(transition, reason="expired"), ordinal=len(outputs)
+                    )
+                )
+        if live:
+            ledger.admission.tick(offset, len(ledger.keys))
+            if silent:
+                self._telemetry.forgotten_keys("expired", len(silent))
+        return outputs
 
     def _forget(self, key: bytes, offset: int, time_ms: int) -> list[Messages]:
-        slot = self._slots.pop(key, None)
-        if slot is None:
+        """A tombstone."""
+        slot = self.ledger.keys.slot(key)
+        if slot is None or self.ledger.keys.covered[slot] > offset:  # it ended a former life of the restored key
             return []
-        transition = self._bank.forget(slot)
-        self._bank.free(slot)
+        transition = self._drop(key, offset)
+        self._telemetry.forgotten_keys("forgotten", 1)
         return [] if transition is None else [self._transition(key, offset, time_ms, time_ms, transition)]
 
-    def _transition(self, key: bytes, offset: int, time_ms: int, stamp: int, transition: Transition) -> Messages:
-        self._telemetry.transition(transition.kind)
+    def _drop(self, key: bytes, offset: int) -> Transition | None:
+        slot = self.ledger.keys.slot(key)
+        if slot is None:
+            raise KeyError(key)
+        transition = self._bank.forget(slot)
+        self.changed.discard(slot)
+        alarm = self.ledger.alarms.get(key)
+        self.ledger.forget(key, offset)
+        if alarm is not None:
+            self._board.clear_alarm(_text(key))
+        self._bank.free(slot)
+        return transition
+
+    def _transition(
+        self, key: bytes, offset: int, time_ms: int, stamp: int, transition: Transition, ordinal: int = 0
+    ) -> Messages:
         name = _text(key)
         if transition.kind == "raised":
-            self._in_alarm.add(key)
-            self._board.raise_alarm(
-                name,
-                {
-                    "partition": self.partition.partition,
-                    "offset": offset,
-                    "event_time": time_ms,
-                    "change_time": transition.change_time,
-                    "evidence": transition.evidence,
-                    "threshold": transition.threshold,
-                    "direction": transition.direction,
-                    "features": [name for name, _ in transition.features[:5]],
-                    "guarantee": transition.guarantee,
-                },
-            )
-        else:
-            self._in_alarm.discard(key)
+            details = _details(offset, time_ms, transition)
+            self.ledger.alarms[key] = details
+            self._board.raise_alarm(name, {"partition": self.partition.partition, **details})
+        elif self.ledger.alarms.pop(key, None) is not None:
             self._board.clear_alarm(name)
-        return self._encoder.alarm(self.partition, key, offset, time_ms, stamp, transition, self._now_ms())
+        if offset >= self.ledger.live_from:
+            self._telemetry.transition(transition.kind)
+        now_ms = self._now_ms()
+        return self._encoder.alarm(self.partition, key, offset, time_ms, stamp, transition, now_ms, ordinal)
 
 
-def _rows(samples: Samples, first: int, last: int) -> Samples:
-    part = slice(first, last)
-    return Samples(
-        samples.offsets[part],
-        samples.times[part],
-        samples.keys[part],
-        None if samples.x is None else samples.x[part],
-        samples.y[part],
-        stamps=None if samples.stamps is None else samples.stamps[part],
-    )
+def _details(offset: int, time_ms: int, transition: Transition) -> Mapping[str, object]:
+    """What the list of keys in alarm shows, kept with the key's snapshot."""
+    return {
+        "offset": offset,
+        "event_time": time_ms,
+        "change_time": transition.change_time,
+        "evidence": transition.evidence,
+        "threshold": transition.threshold,
+        "direction": transition.direction,
+        "features": [name for name, _ in transition.features[:5]],
+        "guarantee": transition.guarantee,
+    }
 
 
 def _text(key: bytes) -> str:

@@ -149,7 +149,7 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_secrets_stay_out_of_what_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], debug: list[str]
 ) -> None:
-    def run(config: Config, *, leave: bool) -> int:
+    def run(config: Config, *, leave: bool, **_: bool) -> int:
         raise RuntimeError(f"login with {config.bus.kafka.common['sasl_plain_password']} failed, leave={leave}")
 
     monkeypatch.setattr(app, "run", run)
@@ -176,7 +176,7 @@ def test_the_last_line_of_a_worker_is_json_as_all_others(
     why: str,
     trace: bool,
 ) -> None:
-    def run(config: Config, *, leave: bool) -> int:
+    def run(config: Config, **_: bool) -> int:
         raise error
 
     monkeypatch.setattr(app, "run", run)
@@ -229,9 +229,9 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
 def test_check_finds_topics_and_rights(broker: FakeBroker, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", *KAFKA]) == 78
     shown = capsys.readouterr().out
-    for topic in ("readings", "pumps-estimates", "pumps-alarms", "pumps-dead-letters"):
+    for topic in ("readings", "pumps-estimates", "pumps-alarms", "pumps-dead-letters", "pumps-state"):
         assert topic in shown
-    for topic in ("readings", "pumps-estimates", "pumps-alarms", "pumps-dead-letters"):
+    for topic in ("readings", "pumps-estimates", "pumps-alarms", "pumps-dead-letters", "pumps-state"):
         broker.create_topic(topic, 2)
     assert main(["check", *KAFKA]) == 0
     assert capsys.readouterr().out == "ok\n"
@@ -242,18 +242,19 @@ def test_check_finds_topics_and_rights(broker: FakeBroker, capsys: pytest.Captur
 
 def test_topics_lists_and_creates(broker: FakeBroker, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", *KAFKA]) == 78
-    assert capsys.readouterr().out.count("missing") == 4
+    assert capsys.readouterr().out.count("missing") == 5
     assert main(["topics", *KAFKA, "--create"]) == 78
     assert "the input topic readings does not exist" in capsys.readouterr().err
     broker.create_topic("readings", 3)
     assert main(["topics", *KAFKA, "--create", "--set", "output.max_dead_letter_bytes=4MiB"]) == 0
     shown = capsys.readouterr()
-    assert shown.err.count("with 3 partitions") == 3
+    assert shown.err.count("with 3 partitions") == 4
     assert [line.split()[:1] for line in shown.out.splitlines()] == [
-        ["readings"], ["pumps-estimates"], ["pumps-alarms"], ["pumps-dead-letters"],
+        ["readings"], ["pumps-estimates"], ["pumps-alarms"], ["pumps-dead-letters"], ["pumps-state"],
     ]  # fmt: skip
     assert broker.configs["pumps-dead-letters"]["max.message.bytes"] == str(4 * 2**20 + 65536)
     assert broker.configs["pumps-alarms"]["cleanup.policy"] == "delete"
+    assert broker.configs["pumps-state"]["cleanup.policy"] == "compact"
     assert main(["topics", *KAFKA, "--create"]) == 0
     assert capsys.readouterr().err == ""
     assert main(["topics", *KAFKA, "--create", "--partitions", "8"]) == 0
@@ -261,7 +262,7 @@ def test_topics_lists_and_creates(broker: FakeBroker, capsys: pytest.CaptureFixt
 
 
 def test_topics_shows_settings_as_they_are(broker: FakeBroker, capsys: pytest.CaptureFixture[str]) -> None:
-    for topic in ("readings", "pumps-estimates", "pumps-alarms", "pumps-dead-letters"):
+    for topic in ("readings", "pumps-estimates", "pumps-alarms", "pumps-dead-letters", "pumps-state"):
         broker.create_topic(topic, 1)
     broker.configs["pumps-estimates"] = {"message.timestamp.type": "CreateTime", "cleanup.policy": "delete"}
     assert main(["topics", *KAFKA]) == 0
@@ -272,10 +273,17 @@ def test_topics_shows_settings_as_they_are(broker: FakeBroker, capsys: pytest.Ca
 
 def test_topics_creates_the_input_when_told_how_wide(broker: FakeBroker, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", *KAFKA, "--create", "--partitions", "5"]) == 0
-    assert capsys.readouterr().out.count("5 partitions") == 4
+    assert capsys.readouterr().out.count("5 partitions") == 5
     with pytest.raises(SystemExit):
         main(["topics", *KAFKA, "--create", "--partitions", "0"])
     assert "argument --partitions: expected a whole number, at least 1" in capsys.readouterr().err
+
+
+def test_the_state_topic_takes_the_largest_snapshot(broker: FakeBroker) -> None:
+    broker.create_topic("readings", 1)
+    assert main(["topics", *KAFKA, "--create", "--set", "input.dims=100"]) == 0
+    bytes_of_a_model = 1_035_776
+    assert int(broker.configs["pumps-state"]["max.message.bytes"]) > bytes_of_a_model + 65_536
 
 
 def test_topics_is_for_kafka(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,14 +23,14 @@ def flags(kafka: str) -> list[str]:
 def test_topics_then_check(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", *flags]) == 78
     shown = capsys.readouterr()
-    assert shown.out.count("does not exist") == 4
-    assert "4 problems found" in shown.err
+    assert shown.out.count("does not exist") == 5
+    assert "5 problems found" in shown.err
     assert main(["topics", *flags]) == 78
-    assert capsys.readouterr().out.count("missing") == 4
+    assert capsys.readouterr().out.count("missing") == 5
     assert main(["topics", *flags, "--create", "--partitions", "2"]) == 0
     shown = capsys.readouterr()
-    assert shown.out.count("2 partitions") == 4
-    assert shown.err.count("created") == 4
+    assert shown.out.count("2 partitions") == 5
+    assert shown.err.count("created") == 5
     assert main(["check", *flags]) == 0
     assert capsys.readouterr().out == "ok\n"
 

@@ -54,12 +54,12 @@ def scores_of(n: int) -> Scores:
     )
 
 
-def transition_of(kind: str = "raised") -> Transition:
+def transition_of(kind: str = "raised", reason: str | None = None) -> Transition:
     return Transition(
         row=5 if kind == "raised" else -1,
         slot=0,
         kind=kind,
-        reason="temp" if kind == "raised" else "forgotten",
+        reason=reason or ("temp" if kind == "raised" else "forgotten"),
         seq=1042,
         evidence=1_048_576.25,
         threshold=1_000_000.0,
@@ -82,6 +82,8 @@ def example_messages() -> dict[str, Messages]:
     times = (1_760_000_041_000, 1_760_000_041_500)
     found["alarm_raised"] = encoder.alarm(INPUT, b"pump-7", 1041, *times, transition_of(), NOW_MS)
     found["alarm_forgotten"] = encoder.alarm(INPUT, b"\x00\xff", 1050, -1, -1, transition_of("cleared"), NOW_MS)
+    expired = transition_of("cleared", "expired")
+    found["alarm_expired"] = encoder.alarm(INPUT, b"pump-8", 1055, *times, expired, NOW_MS, 1)
     batch = make_batch([b'{"values":{"temp":"21.5"}}'], first=1060)
     batch.headers[0] = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
     rejects = Rejects([0], ["not_a_number"], ["values.temp: expected a number, found text '21.5'"])

@@ -27,7 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from kstream_worker.codec.identity import ORDINALS, Identity
+from kstream_worker.codec.identity import ORDINALS, RANKS, Identity
 from kstream_worker.codec.partitions import murmur2, output_partition, partition_of
 from kstream_worker.codec.payloads import Alarm, Estimate
 from kstream_worker.records import TopicPartition
@@ -84,6 +84,15 @@ def test_schemas_refuse_what_is_not_in_the_contract(kind: str, name: str) -> Non
     assert not schema.is_valid({k: v for k, v in good.items() if k != "key"})
     assert not schema.is_valid({k: v for k, v in good.items() if k != "offset"})
     assert not schema.is_valid({**good, "id": good["id"].upper() + "0"})
+
+
+def test_the_schema_names_all_ways_in_which_an_alarm_clears() -> None:
+    good = json.loads((EXAMPLES / "alarm_expired.json").read_bytes())
+    schema = validator("alarm")
+    for reason in ("rearmed", "forgotten", "expired"):
+        assert schema.is_valid({**good, "reason": reason})
+    assert not schema.is_valid({**good, "reason": "temp"})
+    assert schema.is_valid({**good, "reason": "temp", "transition": "raised"})
 
 
 KEYS = st.one_of(st.binary(max_size=6), st.text(max_size=6).map(str.encode), st.just(b'"\n\\'))
@@ -172,6 +181,20 @@ def test_a_key_may_clear_and_raise_at_one_record() -> None:
     assert len(ids) == 2
 
 
+def test_any_number_of_keys_may_expire_at_one_record() -> None:
+    encoder = encoder_of()
+
+    def id_of(offset: int, reason: str, ordinal: int = 0, kind: str = "cleared") -> str:
+        message = encoder.alarm(INPUT, b"k", offset, 6, 7, transition_of(kind, reason), NOW_MS, ordinal)
+        return str(payload(message.values[0])["id"])
+
+    ranks = [0, 1, 2, 3, RANKS - 1, RANKS, 2**40 - 1]
+    ids = [id_of(offset, "expired", rank) for offset in (4, 5, 6) for rank in ranks]
+    ids += [id_of(offset, "forgotten", rank) for offset in (4, 5, 6) for rank in ranks]  # rank 0: the record's own key
+    ids += [id_of(offset, "temp", 0, "raised") for offset in (4, 5, 6)]
+    assert len(set(ids)) == len(ids)
+
+
 def test_an_id_does_not_depend_on_the_wall_clock() -> None:
     first, second = (encoder_of().alarm(INPUT, b"k", 5, 6, 7, transition_of(), now) for now in (7, 8))
     assert payload(first.values[0])["id"] == payload(second.values[0])["id"]
@@ -189,6 +212,18 @@ def test_ids_of_one_partition_never_collide(offsets: list[int]) -> None:
     ids = [text for ordinal in range(ORDINALS) for text in identity.ids(column, ordinal)]
     assert len(set(ids)) == len(ids) == ORDINALS * len(offsets)
     assert all(len(text) == 32 for text in ids)
+
+
+@given(st.sets(st.tuples(st.integers(0, 2**47 - 1), st.integers(0, RANKS - 1)), max_size=50))
+def test_ids_of_expired_keys_never_collide(places: set[tuple[int, int]]) -> None:
+    identity = Identity("app", 1, "expired-0", INPUT, RANKS)
+    assert len({identity.ids(np.array([offset]), rank)[0] for offset, rank in places}) == len(places)
+
+
+@pytest.mark.parametrize("ordinal", [-1, ORDINALS])
+def test_a_record_has_no_more_outputs_than_its_ids_can_tell_apart(ordinal: int) -> None:
+    with pytest.raises(ValueError, match=f"ordinal {ordinal} of an output is outside 0 to 3"):
+        Identity("app", 1, "alarm", INPUT).ids(np.array([5]), ordinal)
 
 
 def test_ids_differ_by_everything_that_identifies_an_output() -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as ClientPartition
 
+from kstream_worker.bus.confluent import ConfluentSettings, confluent_bus
 from kstream_worker.bus.fake import CommitFault, FakeBroker
 from kstream_worker.bus.files import files_bus, read_output
 from kstream_worker.bus.kafka_python import KafkaSettings, kafka_bus
@@ -34,6 +35,7 @@ from kstream_worker.records import (
 PARTITIONS = 2
 TIMEOUT_S = 10.0
 OUTPUT = "output"
+STATE = "state"
 
 
 class Out(NamedTuple):
@@ -45,16 +47,18 @@ class Out(NamedTuple):
 
 
 class Harness(ABC):
-    """One bus with an input topic of two partitions and an output topic.
+    """One bus with an input topic of two partitions, an output topic and a compacted state topic.
 
     Attributes:
         topic: the input.
         output: the output topic.
+        state: the state topic.
         is_broker: has topics, record times, readers, and takes any bytes as records.
     """
 
     topic = "input"
     output = OUTPUT
+    state = STATE
     is_broker = False
     poll_timeout_s = 0.05
     doubtful_timeout_s = 0.2
@@ -81,6 +85,10 @@ class Harness(ABC):
         """Add any bytes."""
         raise NotImplementedError
 
+    def open_transaction(self, partition: TopicPartition, key: bytes, value: bytes) -> Callable[[bool], None]:
+        """Let another producer open a transaction with one record; the call that commits (True) or aborts it."""
+        raise NotImplementedError
+
     def poll_all(self, processes: Sequence[Process]) -> None:
         """Poll several processes."""
         for one in processes:
@@ -104,6 +112,7 @@ class FakeHarness(Harness):
         self.broker = FakeBroker()
         self.broker.create_topic(self.topic, PARTITIONS)
         self.broker.create_topic(self.output, PARTITIONS)
+        self.broker.create_topic(self.state, PARTITIONS, {"cleanup.policy": "compact"})
         self._fault = fault
 
     def append(self, partition: int, *numbers: int) -> None:
@@ -117,6 +126,11 @@ class FakeHarness(Harness):
 
     def bus(self, identity: str = "app-0") -> Bus:
         return self.broker.bus(topic=self.topic, group="app", identity=identity)
+
+    def open_transaction(self, partition: TopicPartition, key: bytes, value: bytes) -> Callable[[bool], None]:
+        transaction = self.broker.transaction()
+        transaction.append(*partition, key, value)
+        return lambda commit: transaction.commit() if commit else transaction.abort()
 
     def outputs(self) -> list[Out]:
         return [Out(one.key, one.value, tuple(one.headers)) for one in self.broker.records(self.output)]
@@ -172,6 +186,7 @@ class KafkaHarness(Harness):
         self._servers = bootstrap_servers
         self._producer = producer
         self.topic, self.output = make_topic(PARTITIONS), make_topic(PARTITIONS)
+        self.state = make_topic(PARTITIONS, {"cleanup.policy": "compact"})
 
     def append(self, partition: int, *numbers: int) -> None:
         for number in numbers:
@@ -196,6 +211,19 @@ class KafkaHarness(Harness):
             instance_id=unique,
         )
 
+    def open_transaction(self, partition: TopicPartition, key: bytes, value: bytes) -> Callable[[bool], None]:
+        producer = KafkaProducer(bootstrap_servers=self._servers, transactional_id=f"foreign-{partition.topic}")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(partition.topic, value, key=key, partition=partition.partition)
+        producer.flush()
+
+        def end(commit: bool) -> None:
+            with closing(producer):
+                (producer.commit_transaction if commit else producer.abort_transaction)()
+
+        return end
+
     def poll_all(self, processes: Sequence[Process]) -> None:
         with ThreadPoolExecutor() as pool:  # a join needs all members at once
             for done in [pool.submit(one.poll) for one in processes]:
@@ -213,6 +241,20 @@ class KafkaHarness(Harness):
                 for one, records in consumer.poll(timeout_ms=200).items():
                     found[one] += [Out(record.key, record.value, tuple(record.headers)) for record in records]
         return [record for one in partitions for record in found[one]]
+
+
+class ConfluentHarness(KafkaHarness):
+    """The same broker through librdkafka."""
+
+    def bus(self, identity: str = "app-0") -> Bus:
+        unique = f"{self.topic}.{identity}"
+        return confluent_bus(
+            ConfluentSettings([self._servers]),
+            topic=self.topic,
+            group_id=f"group-{self.topic}",
+            transactional_id=unique,
+            instance_id=unique,
+        )
 
 
 @dataclass

@@ -7,21 +7,22 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from bus_harness import FakeHarness, FilesHarness, Harness, KafkaHarness, Process
+from bus_harness import ConfluentHarness, FakeHarness, FilesHarness, Harness, KafkaHarness, Process
 from kafka import KafkaProducer
 
 from kstream_worker.bus.fake import CommitFault
 
-FAKES = {f"fake-{fault.value}": fault for fault in (CommitFault.UNKNOWN_COMMITTED, CommitFault.UNKNOWN_ABORTED)}
+DOUBTS = (CommitFault.UNKNOWN_COMMITTED, CommitFault.UNKNOWN_ABORTED, CommitFault.UNAVAILABLE)
+FAKES = {f"fake-{fault.value}": fault for fault in DOUBTS}
 FILES = ("jsonl", "csv")
-KAFKA = "kafka"
+KAFKA = {"kafka-python": KafkaHarness, "confluent": ConfluentHarness}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every test of the suite runs on every bus; those that want a `broker` on brokers alone."""
     if "harness" in metafunc.fixturenames:
         files = () if "broker" in metafunc.fixturenames else FILES
-        buses = [*FAKES, *files, pytest.param(KAFKA, marks=pytest.mark.kafka)]
+        buses = [*FAKES, *files, *(pytest.param(client, marks=pytest.mark.kafka) for client in KAFKA)]
         metafunc.parametrize("harness", buses, indirect=True)
 
 
@@ -37,9 +38,9 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Harness:
     """A fresh bus."""
     if request.param in FILES:
         return FilesHarness(tmp_path, request.param)
-    if request.param == KAFKA:
+    if request.param in KAFKA:
         servers, make_topic = request.getfixturevalue("kafka"), request.getfixturevalue("make_topic")
-        return KafkaHarness(servers, make_topic, request.getfixturevalue("plain_producer"))
+        return KAFKA[request.param](servers, make_topic, request.getfixturevalue("plain_producer"))
     return FakeHarness(FAKES[request.param])
 
 

@@ -1,7 +1,8 @@
-"""Whatever happens between polls and commits, each input gives its output once, in order.
+"""Whatever happens between polls and commits, each input gives its output once, in order, and its state with it.
 
 A small worker that keeps to the port runs on the fake, through any schedule of polls, commits, restarts, kills,
-evictions, rebalances, lost answers, aborts, gaps and open transactions of others.
+evictions, rebalances, lost answers, aborts, gaps, compactions and open transactions of others. Its state of a partition
+is the number of records read, beside the position; it reads that back before it reads on.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from kstream_worker.bus.fake import CommitFault, FakeBroker, ForeignTransaction,
 from kstream_worker.bus.fake.faults import Point
 from kstream_worker.errors import Rejoin, Retry
 from kstream_worker.ports import Bus, Membership
-from kstream_worker.records import ChangeKind, Messages, Outcome, Progress, TopicPartition
+from kstream_worker.records import ChangeKind, End, Messages, Outcome, Progress, TopicPartition
 
-INPUT, OUTPUT, GROUP = "input", "output", "app"
+INPUT, OUTPUT, STATE, GROUP = "input", "output", "state", "app"
 PARTITIONS = 3
 IDENTITIES = ("app-0", "app-1")
 CRASH_POINTS: tuple[Point, ...] = ("poll", "committed", "commit", "commit.sent", "commit.done", "writer.start", "start")
@@ -27,10 +28,11 @@ CRASH_POINTS: tuple[Point, ...] = ("poll", "committed", "commit", "commit.sent",
 
 @dataclass
 class Work:
-    """Uncommitted outputs of one partition and the position after them."""
+    """Uncommitted outputs of one partition, the position after them, and how many records there were up to it."""
 
     values: list[bytes | None] = field(default_factory=list)
     next_offset: int = 0
+    count: int = 0
 
 
 @dataclass
@@ -52,8 +54,11 @@ class SmallWorker:
         self._tokens = 0
         self._outbox: dict[TopicPartition, Work] = {}
         self._waiting: set[TopicPartition] = set()
+        self._counts: dict[TopicPartition, int] = {}
         self._attempt: Attempt | None = None
-        self._writer, self._source = bus.writer(), bus.source()
+        self._writer, self._source, self._cluster = bus.writer(), bus.source(), bus.cluster()
+        assert bus.reader is not None
+        self._reader = bus.reader()
         self._writer.start(1.0)
         self._source.start()
 
@@ -68,6 +73,7 @@ class SmallWorker:
             work = self._outbox.setdefault(batch.partition, Work())
             work.values += batch.values
             work.next_offset = batch.next_offset
+            work.count = self._counts[batch.partition] = self._counts[batch.partition] + len(batch)
         self._begin_waiting()
 
     def commit(self) -> None:
@@ -91,9 +97,28 @@ class SmallWorker:
     def _begin_waiting(self) -> None:
         with suppress(Retry):
             for partition, position in self._source.committed(sorted(self._waiting), 0.01).items():
-                self._source.seek(partition, 0 if position is None else position.offset)
+                found = self._restore(TopicPartition(STATE, partition.partition))
+                if found is None:
+                    continue
+                offset, count = found
+                assert offset == (0 if position is None else position.offset), f"state is not that of {partition}"
+                self._counts[partition] = count
+                self._source.seek(partition, offset)
                 self._source.resume([partition])
-            self._waiting.clear()
+                self._waiting.discard(partition)
+
+    def _restore(self, state: TopicPartition) -> tuple[int, int] | None:
+        """Position and count from the state; None while an open transaction hides a part of it."""
+        (end,) = self._cluster.end([state], End.HIGH).values()
+        self._reader.assign(self._cluster.earliest([state]))
+        batches = [] if self._reader.position(state) == end else self._reader.poll(0.01)
+        if self._reader.position(state) < end:
+            return None
+        rows = [value for batch in batches for key, value in zip(batch.keys, batch.values, strict=True) if key == b"h"]
+        if not rows:
+            return 0, 0
+        offset, count = map(int, (rows[-1] or b"").split())
+        return offset, count
 
     def _drop(self, partitions: tuple[TopicPartition, ...]) -> None:
         self._waiting.difference_update(partitions)
@@ -112,7 +137,9 @@ class SmallWorker:
             column = Messages(TopicPartition(OUTPUT, partition.partition))
             count = len(one.values)
             column.extend([None] * count, one.values, [0] * count, [()] * count)
-            messages.append(column)
+            state = Messages(TopicPartition(STATE, partition.partition))
+            state.extend([b"h", b"k"], [b"%d %d" % (one.next_offset, one.count), None], [0, 0], [(), ()])
+            messages += [column, state]
         self._tokens += 1
         progress = {partition: Progress(one.next_offset) for partition, one in work.items()}
         return Attempt(work, messages, progress, membership, f"{self._name}-{self._tokens}")
@@ -123,6 +150,7 @@ class SmallWorker:
             if later is not None:
                 work.values += later.values
                 work.next_offset = later.next_offset
+                work.count = later.count
             self._outbox[partition] = work
 
 
@@ -133,6 +161,7 @@ class World:
         self.broker = FakeBroker()
         self.broker.create_topic(INPUT, PARTITIONS)
         self.broker.create_topic(OUTPUT, PARTITIONS)
+        self.broker.create_topic(STATE, PARTITIONS, {"cleanup.policy": "compact"})
         self._poll_sizes = poll_sizes
         self._workers: dict[str, SmallWorker] = {}
         self._foreign: list[ForeignTransaction] = []
@@ -160,6 +189,19 @@ class World:
             if self._is_done():
                 return
         raise AssertionError("the work did not come to an end")
+
+    def state(self) -> dict[int, bytes | None]:
+        """The last state of each partition."""
+        return {one.partition: one.value for one in self.broker.records(STATE) if one.key == b"h"}
+
+    def expected_state(self) -> dict[int, bytes | None]:
+        """What a run without trouble would have left."""
+        found: dict[int, bytes | None] = {}
+        for partition, values in self.visible(INPUT).items():
+            position = self.broker.committed(GROUP, INPUT, partition)
+            if values and position is not None:
+                found[partition] = b"%d %d" % (position.offset, len(values))
+        return found
 
     def visible(self, topic: str) -> dict[int, list[bytes | None]]:
         records = self.broker.records(topic)
@@ -208,7 +250,10 @@ class World:
 
     def _foreign_open(self, _: str, choice: int) -> None:
         transaction = self.broker.transaction()
-        transaction.append(INPUT, choice % PARTITIONS, None, b"foreign %d" % len(self._foreign))
+        if choice % 2:
+            transaction.append(STATE, choice % PARTITIONS, b"foreign", b"")
+        else:
+            transaction.append(INPUT, choice % PARTITIONS, None, b"foreign %d" % len(self._foreign))
         self._foreign.append(transaction)
 
     def _foreign_end(self, _: str, choice: int) -> None:
@@ -228,6 +273,9 @@ class World:
         point = CRASH_POINTS[choice % len(CRASH_POINTS)]
         self.broker.faults.crash_at(point, self.broker.faults.calls(point, identity) + 1, identity=identity)
 
+    def _compact(self, _: str, choice: int) -> None:
+        self.broker.compact(STATE)
+
     def _wait(self, _: str, choice: int) -> None:
         self.broker.clock.sleep(10.0 * choice)
 
@@ -236,7 +284,7 @@ NAMES = (
     *("append",) * 3,
     *("poll",) * 6,
     *("commit",) * 4,
-    *("fault", "crash", "rebalance", "kill", "evict", "stop", "gap", "foreign_open", "foreign_end", "wait"),
+    *("fault", "crash", "rebalance", "kill", "evict", "stop", "gap", "foreign_open", "foreign_end", "wait", "compact"),
 )
 schedules = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 27)), min_size=20, max_size=60)
 cuts = st.lists(st.integers(1, 5), min_size=1, max_size=3)
@@ -253,3 +301,4 @@ def test_each_input_gives_its_output_once_and_in_order(schedule: list[tuple[str,
         world.do(action)
     world.settle()
     assert world.visible(OUTPUT) == world.visible(INPUT)
+    assert world.state() == world.expected_state()

@@ -16,6 +16,7 @@ from kstream_worker.records import TopicPartition
 from kstream_worker.telemetry.metrics import Metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+CLOSING_S = 10  # a worker closes its source and its writer within 5 s each
 
 
 class Loop:
@@ -40,6 +41,11 @@ def exported() -> dict[str, set[str]]:
     metrics.bank_bytes(tp, 1)
     metrics.outbox_bytes(tp, 1)
     metrics.log_ratios(np.zeros(1))
+    metrics.replay_span(tp, 1)
+    metrics.dirty_keys(tp, 1)
+    metrics.snapshot_budget(1.0)
+    metrics.restored(tp, 1, 1.0)
+    metrics.restoring(tp, 1, 2)
     samples = [sample for family in metrics.registry.collect() for sample in family.samples]
     return {sample.name: set(sample.labels) for sample in samples}
 
@@ -117,4 +123,43 @@ def test_the_worker_runs_without_rights() -> None:
     dockerfile = (DEPLOY / "Dockerfile").read_text()
     assert re.search(r"^USER \d+:\d+$", dockerfile, re.MULTILINE)
     grace_s = float(services["worker"]["stop_grace_period"].removesuffix("s"))
-    assert grace_s > load(DEPLOY / "config.example.toml").worker.shutdown_grace
+    assert grace_s >= load(DEPLOY / "config.example.toml").worker.shutdown_grace + CLOSING_S
+
+
+@pytest.fixture(scope="module")
+def kubernetes() -> dict[str, dict[str, Any]]:
+    return {found["kind"]: found for found in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())}
+
+
+def test_pods_run_without_rights(kubernetes: dict[str, dict[str, Any]]) -> None:
+    for kind in ("Job", "StatefulSet"):
+        pod = kubernetes[kind]["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        (container,) = pod["containers"]
+        assert container["securityContext"] == {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def test_a_pod_is_given_the_time_to_start_to_restore_and_to_stop(kubernetes: dict[str, dict[str, Any]]) -> None:
+    pod = kubernetes["StatefulSet"]["spec"]["template"]["spec"]
+    (worker,) = pod["containers"]
+    config = load(DEPLOY / "config.example.toml")
+    assert pod["terminationGracePeriodSeconds"] >= config.worker.shutdown_grace + CLOSING_S
+    # A pod without partitions is never ready, and one that restores not yet: neither is a reason to restart it.
+    probes = {name: worker[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
+    assert probes == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}
+    assert worker["startupProbe"]["periodSeconds"] * worker["startupProbe"]["failureThreshold"] >= 180
+    assert worker["ports"] == [{"name": "telemetry", "containerPort": config.telemetry.port}]
+    assert worker["env"][0]["name"] == "KSTREAM_WORKER__BUS__KAFKA__GROUP_INSTANCE_ID"
+
+
+def test_only_one_pod_is_evicted_at_a_time(kubernetes: dict[str, dict[str, Any]]) -> None:
+    labels = kubernetes["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
+    budget = kubernetes["PodDisruptionBudget"]["spec"]
+    assert (budget["maxUnavailable"], budget["selector"]["matchLabels"]) == (1, labels)
+    assert kubernetes["Service"]["spec"]["selector"] == kubernetes["StatefulSet"]["spec"]["selector"]["matchLabels"]
+    assert kubernetes["Job"]["spec"]["template"]["metadata"]["labels"] != labels

@@ -92,18 +92,69 @@ def test_health_sees_one_partition_that_stands_still(server: StatusServer, statu
     assert get_json(server, "/healthz")[0] == 200
 
 
+def test_a_partition_started_again_must_pass_the_place_where_it_stood(
+    server: StatusServer, status: Status, clock: Clock
+) -> None:
+    def later(seconds: float, position: int) -> int:
+        clock.now += seconds
+        status.heartbeat()
+        status.progress(TP, position, 5)
+        return get_json(server, "/healthz")[0]
+
+    assert [later(20.0, 10), later(20.0, 10), later(20.0, 10)] == [200, 200, 200]
+    status.restoring(TP, 0, 7)
+    assert [later(50.0, 3), later(50.0, 8), later(50.0, 10)] == [200, 200, 200]  # reads again what it had read
+    assert [later(20.0, 10), later(20.0, 10)] == [200, 503]
+    assert later(1.0, 11) == 200
+
+
+def test_a_restore_that_stands_still_fails_liveness(server: StatusServer, status: Status, clock: Clock) -> None:
+    def later(done: int) -> int:
+        clock.now += 50.0
+        status.heartbeat()
+        status.restoring(TP, done, 100)
+        return get_json(server, "/healthz")[0]
+
+    assert [later(0), later(10), later(20), later(30), later(30)] == [200] * 5
+    assert later(30) == 503
+    assert get_json(server, "/healthz")[1]["stalled_partitions"] == ["readings[2]"]
+    status.forget_partition(TP)
+    assert get_json(server, "/healthz")[0] == 200
+
+
 def test_readiness_needs_all_partitions(server: StatusServer, status: Status) -> None:
     assert get_json(server, "/readyz")[0] == 503
     status.set_assignment(4, 3)
     code, body = get_json(server, "/readyz")
-    assert (code, body) == (503, {"status": "not ready", "assigned_partitions": 4, "ready_partitions": 3})
+    assert (code, body) == (
+        503,
+        {"status": "not ready", "assigned_partitions": 4, "ready_partitions": 3, "restoring": {}},
+    )
     status.set_assignment(4, 4)
     assert get_json(server, "/readyz") == (
         200,
-        {"status": "ready", "assigned_partitions": 4, "ready_partitions": 4},
+        {"status": "ready", "assigned_partitions": 4, "ready_partitions": 4, "restoring": {}},
     )
     status.set_assignment(0, 0)
     assert get_json(server, "/readyz")[0] == 503
+
+
+def test_readiness_shows_the_progress_of_each_restore(server: StatusServer, status: Status) -> None:
+    def restoring() -> object:
+        code, body = get_json(server, "/readyz")
+        assert code == 503
+        return body["restoring"]
+
+    status.set_assignment(2, 0)
+    status.restoring(TopicPartition("readings", 10), 0, 50)
+    status.restoring(TP, 30, 120)
+    assert restoring() == {"readings[2]": {"done": 30, "total": 120}, "readings[10]": {"done": 0, "total": 50}}
+    status.restoring(TP, 120, 120)  # read; its input is not replayed yet
+    assert restoring() == {"readings[10]": {"done": 0, "total": 50}}
+    status.forget_partition(TopicPartition("readings", 10))
+    assert restoring() == {}
+    status.set_assignment(1, 1)
+    assert get_json(server, "/readyz")[0] == 200
 
 
 def test_alarms_are_listed_up_to_a_bound(server: StatusServer, status: Status) -> None:

@@ -12,10 +12,8 @@ from kafka import KafkaProducer
 from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.kafka_python import KafkaSettings, kafka_bus
-from kstream_worker.bus.kafka_python.source import KafkaSource
 from kstream_worker.bus.kafka_python.transaction import Phase, Transaction
-from kstream_worker.bus.kafka_python.writer import KafkaWriter
-from kstream_worker.ports import Membership
+from kstream_worker.ports import Bus, Membership
 from kstream_worker.records import Batch, ChangeKind, Messages, Outcome, Poll, Progress, TopicPartition
 
 QUICK = {"heartbeat_interval_ms": 200}
@@ -41,20 +39,21 @@ class Member:
     ) -> None:
         self.topic = topic
         self.group = group or f"g-{topic}"
-        settings = KafkaSettings([servers], common=common or {}, consumer=consumer, producer=producer or {})
-        self.bus = kafka_bus(
-            settings,
+        self.bus = self.make_bus(
+            servers,
+            {"common": common or {}, "consumer": consumer, "producer": producer or {}},
             topic=topic,
             group_id=self.group,
             transactional_id=f"{self.group}.{name}",
             instance_id=name if static else None,
         )
-        source, writer = self.bus.source(), self.bus.writer()
-        assert isinstance(source, KafkaSource)
-        assert isinstance(writer, KafkaWriter)
-        self.source, self.writer = source, writer
+        self.source: Any = self.bus.source()
+        self.writer: Any = self.bus.writer()
         self.owned: set[TopicPartition] = set()
         self.changes: list[tuple[ChangeKind, TopicPartition]] = []
+
+    def make_bus(self, servers: str, tables: dict[str, Any], **names: Any) -> Bus:
+        return kafka_bus(KafkaSettings([servers], **tables), **names)
 
     def start(self) -> Member:
         self.writer.start(PATIENCE_S)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.job import JobData, WorkerProcess, create_topics, judge, produce, wait_until_done, write_config
+from benchmarks.job import OUTPUTS, JobData, WorkerProcess, create_topics, judge, produce, wait_until_done, write_config
 from kstream_worker.bus.broker import LocalKafka
 
 pytestmark = pytest.mark.kafka
@@ -32,7 +32,7 @@ class Setting:
         self.kafka, self.data = kafka, data
         self.app_id = f"job-{secrets.token_hex(4)}"
         self.topic = f"{self.app_id}-input"
-        outputs = [f"{self.app_id}-{kind}" for kind in ("estimates", "alarms", "dead-letters")]
+        outputs = [f"{self.app_id}-{kind}" for kind in OUTPUTS]
         create_topics(kafka.bootstrap_servers, [self.topic, *outputs], PARTITIONS)
         config = write_config(
             folder / "worker.toml", self.app_id, kafka.bootstrap_servers, self.topic, data, DETECTOR + extra

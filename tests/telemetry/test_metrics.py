@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 import kstream_worker.telemetry.metrics as module
-from kstream_worker.ports import STAGES, NoTelemetry, Telemetry
+from kstream_worker.measures import STAGES, NoTelemetry, Telemetry
 from kstream_worker.records import TopicPartition
 from kstream_worker.telemetry.histogram import ColumnHistogram
 from kstream_worker.telemetry.metrics import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, PROCESS_GAUGES, Metrics
@@ -65,6 +65,17 @@ def work(telemetry: Telemetry) -> None:
     telemetry.lag(FIRST, 7)
     telemetry.bank_bytes(FIRST, 4096)
     telemetry.outbox_bytes(FIRST, 512)
+    telemetry.snapshots(12, 3400)
+    telemetry.snapshot_budget(4194304.0)
+    telemetry.replay_span(FIRST, 900)
+    telemetry.dirty_keys(FIRST, 8)
+    telemetry.restoring(SECOND, 30, 120)
+    telemetry.restored(FIRST, 20, 1.5)
+    telemetry.replayed(900)
+    telemetry.quarantined(1)
+    telemetry.refused_keys(5)
+    telemetry.forgotten_keys("expired", 6)
+    telemetry.healed(FIRST)
 
 
 def test_what_the_worker_tells_is_what_prometheus_reads() -> None:
@@ -96,6 +107,20 @@ def test_what_the_worker_tells_is_what_prometheus_reads() -> None:
     assert value(metrics, "evidence_ratio_sum") == 1.5
     assert value(metrics, "evidence_ratio_bucket", le="0.5") == 2
     assert value(metrics, "evidence_ratio_bucket", le="1.0") == 3
+    assert value(metrics, "state_snapshots_total") == 12
+    assert value(metrics, "state_snapshot_bytes_total") == 3400
+    assert value(metrics, "state_snapshot_budget_bytes_per_second") == 4194304
+    assert value(metrics, "replay_span_records", **partition) == 900
+    assert value(metrics, "dirty_keys", **partition) == 8
+    assert value(metrics, "restore_progress_ratio", topic="readings", partition="1") == 0.25
+    assert value(metrics, "restored_keys_total") == 20
+    assert value(metrics, "restore_seconds_sum") == 1.5
+    assert value(metrics, "restore_seconds_bucket", le="2.5") == 1
+    assert value(metrics, "replayed_records_total") == 900
+    assert value(metrics, "quarantined_snapshots_total") == 1
+    assert value(metrics, "refused_keys_total") == 5
+    assert value(metrics, "forgotten_keys_total", reason="expired") == 6
+    assert value(metrics, "healed_partitions_total", **partition) == 1
     assert value(metrics, "assigned_partitions") == 3
     assert value(metrics, "ready") == 1
     assert value(metrics, "heartbeat_age_seconds") == 0.25
@@ -125,23 +150,15 @@ def test_names_follow_the_conventions() -> None:
         assert family.documentation.endswith(".") or family.name.startswith("process_")
         for sample in family.samples:
             assert not sample.name.endswith("_created")
-            assert set(sample.labels) <= {
-                "topic",
-                "partition",
-                "reason",
-                "kind",
-                "stage",
-                "outcome",
-                "le",
-                "version",
-                "python",
-            }
+            assert set(sample.labels) <= LABELS
 
 
 def test_known_series_begin_at_0() -> None:
     metrics = Metrics("1")
     assert value(metrics, "alarm_transitions_total", kind="raised") == 0
     assert value(metrics, "published_records_total", kind="dead_letter") == 0
+    assert value(metrics, "forgotten_keys_total", reason="expired") == 0
+    assert value(metrics, "quarantined_snapshots_total") == 0
     assert value(metrics, "commit_seconds_count", outcome="retry") == 0
     assert value(metrics, "batch_stage_seconds_count", stage="update") == 0
 
@@ -179,8 +196,31 @@ def test_unknown_lag_is_absent_and_a_partition_that_left_ends() -> None:
     assert value(metrics, "lag_records", **partition) == 0
     metrics.forget_partition(FIRST)
     metrics.forget_partition(SECOND)
-    assert not any(name.removeprefix(PREFIX) in GAUGES for name, _ in samples(metrics))
+    left = {name.removeprefix(PREFIX) for name, _ in samples(metrics)} & set(GAUGES)
+    assert left == {"state_snapshot_budget_bytes_per_second"}  # of the process
     assert value(metrics, "records_total", **partition) == 150
+
+
+def test_progress_of_a_restore_is_absent_when_there_is_none() -> None:
+    metrics = Metrics("1")
+    partition = {"topic": "readings", "partition": "0"}
+    metrics.restoring(FIRST, 0, 0)
+    assert value(metrics, "restore_progress_ratio", **partition) is None
+    metrics.restoring(FIRST, 0, 10)
+    assert value(metrics, "restore_progress_ratio", **partition) == 0
+    metrics.restoring(FIRST, 10, 10)
+    assert value(metrics, "restore_progress_ratio", **partition) is None
+    metrics.restoring(FIRST, 5, 10)
+    metrics.restored(FIRST, 3, 0.5)
+    assert value(metrics, "restore_progress_ratio", **partition) is None
+
+
+def test_a_healed_partition_begins_at_0() -> None:
+    metrics = Metrics("1")
+    metrics.restored(FIRST, 3, 0.5)
+    assert value(metrics, "healed_partitions_total", topic="readings", partition="0") == 0
+    metrics.healed(FIRST)
+    assert value(metrics, "healed_partitions_total", topic="readings", partition="0") == 1
 
 
 def test_series_stay_bounded() -> None:

@@ -37,7 +37,7 @@ class Job:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.broker = FakeBroker()
-        for topic in ("readings", *app.output_topics(config)):
+        for topic in ("readings", *app.output_topics(config), config.state.topic):
             self.broker.create_topic(topic, partitions=PARTITIONS)
 
     def fill(self, pairs: int = 200, keys: int = 6, change_at: int = 120, shift: float = 4.0, seed: int = 3) -> None:

@@ -119,14 +119,14 @@ class World:
 
     def _begin(self, identity: str) -> Worker:
         worker: Worker = self.job.worker(identity, poll_sizes=(7, 3))
-        make = worker._make_task
+        make = worker._opener._make_task
 
         def make_task(partition: Any) -> Any:
             task = make(partition)
             task._bank = FailingNow(task._bank, self)  # type: ignore[assignment]
             return task
 
-        worker._make_task = make_task
+        worker._opener._make_task = make_task
         worker._start()
         self.workers[identity] = worker
         return worker

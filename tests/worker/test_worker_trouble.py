@@ -16,7 +16,7 @@ from kstream_worker.worker.loop import Worker
 from kstream_worker.worker.patience import Patience
 
 MakeJob = Callable[..., Any]
-OUTPUTS = ("drift-estimates", "drift-alarms", "drift-dead-letters")
+OUTPUTS = ("drift-state", "drift-estimates", "drift-alarms", "drift-dead-letters")
 
 
 def fail_committed(job: Any, calls: range) -> None:
@@ -100,14 +100,14 @@ class Failing:
 
 
 def break_models(worker: Worker, plan: Callable[[Any], bool]) -> None:
-    make = worker._make_task
+    make = worker._opener._make_task
 
     def make_broken(partition: Any) -> Any:
         task = make(partition)
         task._bank = Failing(task._bank, plan)  # type: ignore[assignment]
         return task
 
-    worker._make_task = make_broken
+    worker._opener._make_task = make_broken
 
 
 @pytest.mark.parametrize("fault", list(CommitFault))
@@ -124,14 +124,31 @@ def test_a_model_that_fails_while_a_commit_is_not_settled(make_job: MakeJob, fau
         job.assert_exactly_once()
 
 
-def test_a_record_that_a_model_never_survives_ends_the_process(make_job: MakeJob) -> None:
+def test_a_record_that_a_model_never_survives_is_found_and_becomes_a_dead_letter(make_job: MakeJob) -> None:
     job = make_job(commit={"interval": 60.0})
     job.fill(pairs=100, keys=2, change_at=1000)
     worker = job.worker(poll_sizes=(10,))
     poison = 1_760_000_000_000 + 1000 * 70
     break_models(worker, lambda times: poison in times)
-    with pytest.raises(Fatal, match=r"models failed.*ZeroDivisionError"):
-        job.run(worker, steps=1000)
+    job.run(worker, steps=3000)
+    assert [record.partition for record in job.broker.records("drift-dead-letters")] == [0, 1]
+    assert len(job.estimates()) == 198
+
+
+def test_models_that_fail_in_a_replay_end_the_process(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2})
+    job.fill(pairs=100, keys=2, change_at=1000)
+    worker = job.worker(poll_sizes=(10,))
+    worker._start()
+    for _ in range(60):
+        worker._guarded_step()
+    assert len(job.estimates()) == 200  # and the process dies before a snapshot is due
+    successor = job.worker(poll_sizes=(10,))
+    break_models(successor, lambda _: True)
+    successor._start()
+    with pytest.raises(Fatal, match=r"models failed.*were read again.*ZeroDivisionError.*--discard-state"):
+        for _ in range(300):
+            successor._guarded_step()
 
 
 def test_time_in_which_nothing_was_tried_is_no_time_of_faults() -> None:
@@ -176,7 +193,7 @@ def test_an_input_that_grows_beyond_its_outputs_is_spread_by_key(make_job: MakeJ
     worker._start()
     for _ in range(3):
         worker._guarded_step()
-    add_partition(job, outputs=())
+    add_partition(job, outputs=("drift-state",))
     job.run(worker_from(job, worker))
     assert_each_record_once(job)
 

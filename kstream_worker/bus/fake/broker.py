@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from kstream_worker.bus.fake.clients import FakeReader, FakeSource
@@ -10,6 +11,7 @@ from kstream_worker.bus.fake.cluster import FakeCluster
 from kstream_worker.bus.fake.faults import Faults
 from kstream_worker.bus.fake.group import Group
 from kstream_worker.bus.fake.log import FakeRecord, PartitionLog, Transaction, TransactionState
+from kstream_worker.bus.fake.view import FakeGroupView
 from kstream_worker.bus.fake.writer import FakeWriter
 from kstream_worker.errors import ConfigError
 from kstream_worker.ports import Bus
@@ -24,6 +26,7 @@ class FakeBroker:
     Args:
         clock: moves while something waits; give the same one to the worker.
         transaction_timeout_s: an open transaction older than this is aborted, as a real coordinator does.
+        session_timeout_s: a member of a group that has not polled for longer is put out; inf for never.
         poll_cost_s: time that a poll takes which finds something; one that finds nothing takes all its timeout.
     """
 
@@ -32,6 +35,7 @@ class FakeBroker:
         *,
         clock: FakeClock | None = None,
         transaction_timeout_s: float = 30.0,
+        session_timeout_s: float = math.inf,
         poll_cost_s: float = 0.001,
     ) -> None:
         self.clock = clock or FakeClock()
@@ -39,11 +43,15 @@ class FakeBroker:
         self.poll_cost_s = poll_cost_s
         self.configs: dict[str, dict[str, str]] = {}
         self._transaction_timeout_s = transaction_timeout_s
-        self._topics: dict[str, list[PartitionLog]] = {}
+        self._session_timeout_s = session_timeout_s
+        self._partitions: dict[str, tuple[TopicPartition, ...]] = {}
+        self._logs: dict[TopicPartition, PartitionLog] = {}
         self._groups: dict[str, Group] = {}
         self._epochs: dict[str, int] = {}
         self._open: dict[str, Transaction] = {}
         self._foreign = 0
+        self._topic_ids: dict[str, int] = {}
+        self._topics_created = 0
 
     def create_topic(self, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
         """Create a topic, or add partitions to it.
@@ -51,11 +59,36 @@ class FakeBroker:
         Raises:
             ValueError: fewer partitions than it has.
         """
-        logs = self._topics.setdefault(name, [])
-        if partitions < max(1, len(logs)):
-            raise ValueError(f"topic '{name}' has {len(logs)} partitions; {partitions} is not possible")
-        logs.extend(PartitionLog(TopicPartition(name, index)) for index in range(len(logs), partitions))
+        present = self.partitions(name)
+        if partitions < max(1, len(present)):
+            raise ValueError(f"topic '{name}' has {len(present)} partitions; {partitions} is not possible")
+        if not present:
+            self._topics_created += 1
+            self._topic_ids[name] = self._topics_created
+        new = [PartitionLog(TopicPartition(name, number)) for number in range(len(present), partitions)]
+        self._logs.update((log.partition, log) for log in new)
+        self._partitions[name] = (*present, *(log.partition for log in new))
         self.configs.setdefault(name, {}).update(config or {})
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records, and the positions that groups have committed for it.
+
+        Raises:
+            ValueError: it does not exist.
+        """
+        if name not in self._partitions:
+            raise ValueError(f"topic '{name}' does not exist")
+        for partition in self._partitions.pop(name):
+            del self._logs[partition]
+        del self.configs[name]
+        for group in self._groups.values():
+            group.positions = {one: at for one, at in group.positions.items() if one.topic != name}
+        for transaction in self._open.values():
+            transaction.forget(name)
+
+    def topic_id(self, name: str) -> str:
+        """Another one each time the topic is created; empty when it does not exist."""
+        return f"topic-{self._topic_ids[name]}" if name in self._partitions else ""
 
     def append(
         self,
@@ -73,9 +106,10 @@ class FakeBroker:
 
     def records(self, topic: str, *, read_committed: bool = True) -> list[FakeRecord]:
         """All records of a topic that a consumer sees, by partition and offset."""
+        self._expire()
         return [
             record
-            for log in self._topics[topic]
+            for log in map(self._logs.__getitem__, self._partitions[topic])
             for record in log.read(log.start, -1, read_committed=read_committed).records
         ]
 
@@ -95,6 +129,7 @@ class FakeBroker:
             writer=lambda: FakeWriter(self, group, identity),
             cluster=lambda: FakeCluster(self),
             reader=lambda: FakeReader(self, identity),
+            group=lambda: FakeGroupView(self, group),
         )
 
     def gap(self, topic: str, partition: int, count: int = 1) -> None:
@@ -104,6 +139,40 @@ class FakeBroker:
     def truncate(self, topic: str, partition: int, before: int) -> None:
         """Delete the records of a partition below an offset."""
         self.log(TopicPartition(topic, partition)).truncate(before)
+
+    def compact(self, topic: str) -> None:
+        """Keep the last value of each key, as the cleaner does where nothing delays it; offsets get gaps."""
+        self._expire()
+        for partition in self._partitions[topic]:
+            self._logs[partition].compact()
+
+    def expire_positions(self, group: str) -> None:
+        """Forget what a group has committed, as happens to one without members for too long."""
+        self.group(group).positions.clear()
+
+    def copy(self) -> FakeBroker:
+        """The same broker apart from this one, with its own clock: topics, groups, open transactions.
+
+        Planned faults stay behind, except for rights that are missing.
+        """
+        other = FakeBroker(
+            clock=FakeClock(self.clock()),
+            transaction_timeout_s=self._transaction_timeout_s,
+            session_timeout_s=self._session_timeout_s,
+            poll_cost_s=self.poll_cost_s,
+        )
+        other.faults.denied = self.faults.denied.copy()
+        other.configs = {name: config.copy() for name, config in self.configs.items()}
+        other._partitions, other._topic_ids = self._partitions.copy(), self._topic_ids.copy()
+        other._topics_created, other._foreign = self._topics_created, self._foreign
+        other._epochs = self._epochs.copy()
+        other._groups = {name: group.copy(other.clock) for name, group in self._groups.items()}
+        opened = {one: one.copy() for one in self._open.values()}
+        other._open = {name: opened[one] for name, one in self._open.items()}
+        other._logs = {partition: log.copy(opened) for partition, log in self._logs.items()}
+        for before, after in opened.items():
+            after.logs = [other._logs[log.partition] for log in before.logs]
+        return other
 
     def transaction(self, identity: str | None = None) -> ForeignTransaction:
         """Open a transaction of a producer that is not ours (or, with an identity, in its name)."""
@@ -124,9 +193,9 @@ class FakeBroker:
         self._expire()
         return any((group, partition) in transaction.positions for transaction in self._open.values())
 
-    def partitions(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic; none when it does not exist."""
-        return [log.partition for log in self._topics.get(topic, ())]
+    def partitions(self, topic: str) -> tuple[TopicPartition, ...]:
+        """The partitions of a topic, the same object while it does not change; none when it does not exist."""
+        return self._partitions.get(topic, ())
 
     def log(self, partition: TopicPartition) -> PartitionLog:
         """The log of a partition.
@@ -134,15 +203,18 @@ class FakeBroker:
         Raises:
             ConfigError: it does not exist.
         """
-        self._expire()
-        logs = self._topics.get(partition.topic, [])
-        if not 0 <= partition.partition < len(logs):
+        if self._open:
+            self._expire()
+        found = self._logs.get(partition)
+        if found is None:
             raise ConfigError(f"{partition} does not exist; create the topic with enough partitions")
-        return logs[partition.partition]
+        return found
 
     def group(self, name: str) -> Group:
         """A group, made at first sight."""
-        return self._groups.setdefault(name, Group(name))
+        if name not in self._groups:
+            self._groups[name] = Group(name, self.clock, self._session_timeout_s)
+        return self._groups[name]
 
     def max_message_bytes(self, topic: str) -> int:
         """Largest record that the topic takes."""
@@ -178,7 +250,7 @@ class FakeBroker:
     def _expire(self) -> None:
         oldest_s = self.clock() - self._transaction_timeout_s
         for transaction in [open_one for open_one in self._open.values() if open_one.started_s < oldest_s]:
-            self.fence(transaction.producer)
+            self.end_transaction(transaction.producer, TransactionState.ABORTED)
 
 
 class ForeignTransaction:
@@ -201,12 +273,16 @@ class ForeignTransaction:
         """Add a record; its offset."""
         time_ms = self._broker.clock.time_ms() if timestamp is None else timestamp
         log = self._broker.log(TopicPartition(topic, partition))
-        return log.append(key, value, time_ms, (), self._transaction)
+        return log.extend([key], [value], [time_ms], [()], self._transaction)
 
     def commit(self) -> None:
-        """Let its records be seen."""
-        self._broker.end_transaction(self._transaction.producer, TransactionState.COMMITTED)
+        """Let its records be seen; no effect on one that was timed out or fenced."""
+        self._end(TransactionState.COMMITTED)
 
     def abort(self) -> None:
         """Let its records never be seen."""
-        self._broker.end_transaction(self._transaction.producer, TransactionState.ABORTED)
+        self._end(TransactionState.ABORTED)
+
+    def _end(self, state: TransactionState) -> None:
+        if self._transaction.state is TransactionState.OPEN:
+            self._broker.end_transaction(self._transaction.producer, state)

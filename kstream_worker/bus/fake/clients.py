@@ -55,6 +55,7 @@ class FakeSource:
             found.batches = self._batches(next(self._sizes))
         idle = not (found.changes or found.batches)
         self._broker.clock.sleep(timeout_s if idle else min(timeout_s, self._broker.poll_cost_s))
+        self._group.heard_of(self._identity)
         return found
 
     def membership(self) -> FakeMembership | None:
@@ -141,7 +142,8 @@ class FakeSource:
                     self._paused.add(partition)
                 else:
                     del self._positions[partition]
-        self._membership = self._group.membership(self._identity)
+        if changes or not self._group.is_current(self._membership):
+            self._membership = self._group.membership(self._identity)
         return changes
 
     def _batches(self, limit: int) -> list[Batch]:
@@ -181,6 +183,8 @@ class FakeReader:
         self._broker.faults.reach("reader.poll", self._identity)
         batches = []
         for partition, position in self._positions.items():
+            if ("read", partition.topic) in self._broker.faults.denied:
+                continue
             found = _read(self._broker, partition, position, READER_POLL_RECORDS)
             self._positions[partition] = found.position
             if found.records:

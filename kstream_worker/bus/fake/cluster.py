@@ -25,6 +25,10 @@ class FakeCluster:
         """Number of partitions; None when the topic does not exist."""
         return len(self._broker.partitions(topic)) or None
 
+    def topic_id(self, topic: str) -> str:
+        """Another one each time the topic is created; empty when it does not exist."""
+        return self._broker.topic_id(topic)
+
     def topic_config(self, topic: str) -> dict[str, str]:
         """The settings given to `create_topic`."""
         return dict(self._broker.configs.get(topic, {}))

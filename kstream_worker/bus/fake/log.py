@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple
 
 from kstream_worker.records import Committed, Headers, TopicPartition
@@ -31,6 +32,9 @@ class TransactionState(Enum):
     ABORTED = "aborted"
 
 
+_COMMITTED = TransactionState.COMMITTED
+
+
 @dataclass(eq=False)
 class Transaction:
     """Records and positions of one producer that become visible together, or never."""
@@ -41,12 +45,14 @@ class Transaction:
     logs: list[PartitionLog] = field(default_factory=list)
     positions: dict[tuple[str, TopicPartition], Committed] = field(default_factory=dict)
 
+    def copy(self) -> Transaction:
+        """The same transaction apart from this one, without its logs."""
+        return Transaction(self.producer, self.started_s, self.state, [], self.positions.copy())
 
-class Entry(NamedTuple):
-    """One offset of a log: a record, or a marker (`record` None) of the end of `transaction`."""
-
-    record: FakeRecord | None
-    transaction: Transaction | None
+    def forget(self, topic: str) -> None:
+        """Leave out what concerns a topic that was deleted."""
+        self.logs = [log for log in self.logs if log.partition.topic != topic]
+        self.positions = {key: at for key, at in self.positions.items() if key[1].topic != topic}
 
 
 class Slice(NamedTuple):
@@ -57,35 +63,53 @@ class Slice(NamedTuple):
 
 
 class PartitionLog:
-    """Entries in offset order; offsets may have gaps."""
+    """Entries in offset order, as columns: records, and markers (no record) that end a transaction. Offsets may have
+    gaps.
+    """
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.start = 0
         self.end = 0
         self._offsets: list[int] = []
-        self._entries: list[Entry] = []
+        self._records: list[FakeRecord | None] = []
+        self._transactions: list[Transaction | None] = []
         self._open: dict[Transaction, int] = {}
 
-    def append(
+    def append(self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> int:
+        """Add a record; the offset that it got."""
+        offset = self.end
+        self._put(FakeRecord(*self.partition, offset, key, value, timestamp, tuple(headers)), None)
+        return offset
+
+    def extend(
         self,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Headers,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers],
         transaction: Transaction | None = None,
     ) -> int:
-        """Add a record; the offset that it got."""
-        record = FakeRecord(*self.partition, self.end, key, value, timestamp, tuple(headers))
-        if transaction is not None and transaction not in self._open:
+        """Add records, as columns of equal length; the offset of the first."""
+        first = self.end
+        if transaction is not None and transaction not in self._open and keys:
             transaction.logs.append(self)
-            self._open[transaction] = self.end
-        return self._put(Entry(record, transaction))
+            self._open[transaction] = first
+        topic, partition = self.partition
+        self.end += len(keys)
+        offsets = range(first, self.end)
+        self._offsets += offsets
+        self._records += [
+            FakeRecord(topic, partition, offset, key, value, timestamp, tuple(each))
+            for offset, key, value, timestamp, each in zip(offsets, keys, values, timestamps, headers, strict=True)
+        ]
+        self._transactions += [transaction] * len(keys)
+        return first
 
     def mark(self, transaction: Transaction) -> None:
         """Add the marker that ends a transaction; it takes an offset that no reader ever sees."""
         del self._open[transaction]
-        self._put(Entry(None, transaction))
+        self._put(None, transaction)
 
     def skip(self, count: int) -> None:
         """Leave a gap of `count` offsets, as compaction does."""
@@ -95,38 +119,60 @@ class PartitionLog:
         """Delete everything below `before`, as retention does."""
         self.start = min(max(self.start, before), self.end)
         cut = bisect_left(self._offsets, self.start)
-        del self._offsets[:cut], self._entries[:cut]
+        del self._offsets[:cut], self._records[:cut], self._transactions[:cut]
+
+    def compact(self) -> None:
+        """Keep the last value of each key below the last stable offset, and no tombstones; the offsets stay."""
+        last = {record.key: record for record in self._visible(self.start, self.stable_end())}
+        kept = sorted((one.offset, one) for one in last.values() if one.value is not None)
+        dirty = bisect_left(self._offsets, self.stable_end())
+        self._offsets[:dirty] = [offset for offset, _ in kept]
+        self._records[:dirty] = [record for _, record in kept]
+        self._transactions[:dirty] = [None] * len(kept)  # all of them are committed
+
+    def copy(self, transactions: Mapping[Transaction, Transaction]) -> PartitionLog:
+        """The same log apart from this one; open transactions are exchanged for their own copies."""
+        other = PartitionLog(self.partition)
+        other.start, other.end = self.start, self.end
+        other._offsets, other._records = self._offsets.copy(), self._records.copy()
+        other._transactions = self._transactions.copy()
+        if self._open:
+            first = bisect_left(self._offsets, self.stable_end())
+            other._transactions[first:] = [
+                None if one is None else transactions.get(one, one) for one in self._transactions[first:]
+            ]
+            other._open = {transactions[one]: offset for one, offset in self._open.items()}
+        return other
 
     def stable_end(self) -> int:
         """The last stable offset: the first offset of the oldest open transaction, else the end."""
-        return min(self._open.values(), default=self.end)
+        return min(self._open.values()) if self._open else self.end
 
     def read(self, position: int, limit: int, *, read_committed: bool = True) -> Slice:
-        """At most `limit` visible records from `position` on."""
+        """At most `limit` visible records from `position` on; all of them with a negative limit."""
         end = self.stable_end() if read_committed else self.end
-        records: list[FakeRecord] = []
-        for record in self._visible(position, end, read_committed=read_committed):
-            records.append(record)
-            if len(records) == limit:
-                return Slice(records, record.offset + 1)
-        return Slice(records, max(position, end))
+        if position >= end:
+            return Slice([], position)
+        visible = self._visible(position, end, read_committed=read_committed)
+        records = list(visible if limit < 0 else islice(visible, limit))
+        return Slice(records, records[-1].offset + 1 if len(records) == limit else end)
 
     def first_at(self, time_ms: int) -> int:
         """The first visible offset with a timestamp of at least `time_ms`, else the stable end."""
         end = self.stable_end()
-        visible = self._visible(self.start, end, read_committed=True)
-        return next((record.offset for record in visible if record.timestamp >= time_ms), end)
+        return next((record.offset for record in self._visible(self.start, end) if record.timestamp >= time_ms), end)
 
-    def _visible(self, position: int, end: int, *, read_committed: bool) -> Iterator[FakeRecord]:
-        for index in range(bisect_left(self._offsets, position), bisect_left(self._offsets, end)):
-            record, transaction = self._entries[index]
-            hidden = transaction is not None and transaction.state is not TransactionState.COMMITTED
-            if record is not None and not (read_committed and hidden):
+    def _visible(self, position: int, end: int, *, read_committed: bool = True) -> Iterator[FakeRecord]:
+        first, last = bisect_left(self._offsets, position), bisect_left(self._offsets, end)
+        records, transactions = self._records, self._transactions
+        for index in range(first, last):
+            record, transaction = records[index], transactions[index]
+            hidden = transaction is not None and transaction.state is not _COMMITTED and read_committed
+            if record is not None and not hidden:
                 yield record
 
-    def _put(self, entry: Entry) -> int:
-        offset = self.end
-        self._offsets.append(offset)
-        self._entries.append(entry)
-        self.end = offset + 1
-        return offset
+    def _put(self, record: FakeRecord | None, transaction: Transaction | None) -> None:
+        self._offsets.append(self.end)
+        self._records.append(record)
+        self._transactions.append(transaction)
+        self.end += 1

@@ -34,6 +34,7 @@ class FakeWriter:
         self._identity = identity
         self._epoch = -1
         self._doubt: _Doubt | None = None
+        self._unsent: str | None = None  # token of an attempt that did not reach the broker
 
     def start(self, timeout_s: float) -> None:
         """Fence former writers of this identity and abort what they left open."""
@@ -52,24 +53,27 @@ class FakeWriter:
         """Write everything in one transaction, or nothing.
 
         Raises:
-            Retry: the answer of this call is lost (a planned fault); the next call finds out.
+            Retry: the broker is away, or the answer of this call is lost (planned faults); the next call with this
+                token says what became of it, and writes nothing.
             Rejoin: the membership has passed.
             ConfigError: a topic or right is missing, or a record is too large; nothing was written.
             Fatal: fenced.
             ValueError: the token has not 1 to 100 bytes, no progress, or columns that differ in length.
         """
         _check_arguments(messages, progress, token)
-        self._broker.faults.reach("commit", self._identity)
-        fault = self._broker.faults.next_commit()
-        if fault is CommitFault.UNAVAILABLE:
-            self._broker.clock.sleep(timeout_s)
-            raise Retry("the broker does not answer")
+        try:
+            fault = self._reach(timeout_s)
+        except Retry:
+            if self._doubt is None or self._doubt.token != token:
+                self._unsent = token
+            raise
         self._check_epoch()
         if (known := self._resolve(token)) is not None:
             return known
         self._check_membership(membership, progress, fault)
         self._write(messages, progress, token)
-        return self._finish(fault, _Doubt(token, tuple(progress)), timeout_s)
+        self._doubt = _Doubt(token, tuple(progress))  # until `_finish` has an answer
+        return self._finish(fault, timeout_s)
 
     def close(self, timeout_s: float) -> None:
         """Abort what is open and stop."""
@@ -77,6 +81,14 @@ class FakeWriter:
         if self._epoch >= 0 and self._epoch == self._broker.epoch(self._identity):
             self._broker.end_transaction(self._identity, TransactionState.ABORTED)
         self._epoch = -1
+
+    def _reach(self, timeout_s: float) -> CommitFault | None:
+        self._broker.faults.reach("commit", self._identity)
+        fault = self._broker.faults.next_commit()
+        if fault is CommitFault.UNAVAILABLE:
+            self._broker.clock.sleep(timeout_s)
+            raise Retry("the broker does not answer")
+        return fault
 
     def _check_epoch(self) -> None:
         if self._epoch < 0:
@@ -94,6 +106,9 @@ class FakeWriter:
         self._group.check(membership, progress)
 
     def _resolve(self, token: str) -> Outcome | None:
+        unsent, self._unsent = self._unsent, None
+        if unsent == token:
+            return Outcome.ABORTED
         doubt, self._doubt = self._doubt, None
         if doubt is None:
             return None
@@ -110,9 +125,7 @@ class FakeWriter:
             for column in messages:
                 self._check_target(column)
                 log = self._broker.log(column.partition)
-                rows = zip(column.keys, column.values, column.timestamps, column.headers, strict=True)
-                for key, value, timestamp, headers in rows:
-                    log.append(key, value, timestamp, headers, transaction)
+                log.extend(column.keys, column.values, column.timestamps, column.headers, transaction)
         except ConfigError:
             self._broker.end_transaction(self._identity, TransactionState.ABORTED)
             raise
@@ -125,22 +138,23 @@ class FakeWriter:
         self._broker.log(column.partition)
         if ("write", topic) in self._broker.faults.denied:
             raise ConfigError(f"no right to write topic '{topic}': grant it")
+        if None in column.keys and "compact" in self._broker.configs[topic].get("cleanup.policy", ""):
+            raise ConfigError(f"topic '{topic}' is compacted, which takes no record without a key")
         limit = self._broker.max_message_bytes(topic)
-        for key, value in zip(column.keys, column.values, strict=True):
-            size = len(key or b"") + len(value or b"")
-            if size > limit:
-                raise ConfigError(f"a record of {size} bytes exceeds max.message.bytes {limit} of topic '{topic}'")
+        sizes = (len(key or b"") + len(value or b"") for key, value in zip(column.keys, column.values, strict=True))
+        if (size := max(sizes, default=0)) > limit:
+            raise ConfigError(f"a record of {size} bytes exceeds max.message.bytes {limit} of topic '{topic}'")
 
-    def _finish(self, fault: CommitFault | None, doubt: _Doubt, timeout_s: float) -> Outcome:
+    def _finish(self, fault: CommitFault | None, timeout_s: float) -> Outcome:
         self._broker.faults.reach("commit.sent", self._identity)
         aborted = fault in (CommitFault.ABORT, CommitFault.UNKNOWN_ABORTED)
         state = TransactionState.ABORTED if aborted else TransactionState.COMMITTED
         self._broker.end_transaction(self._identity, state)
         if fault in (CommitFault.UNKNOWN_COMMITTED, CommitFault.UNKNOWN_ABORTED):
-            self._doubt = doubt
             self._broker.clock.sleep(timeout_s)
             raise Retry("the answer to a commit was lost; the next call finds out what became of it")
         self._broker.faults.reach("commit.done", self._identity)
+        self._doubt = None
         return Outcome.ABORTED if aborted else Outcome.COMMITTED
 
 

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kstream_worker.bus.files.cluster import FileCluster
+from kstream_worker.bus.files.group import FileGroup
 from kstream_worker.bus.files.inputs import Input, expand_inputs
 from kstream_worker.bus.files.outputs import OutputFiles, Outputs, StandardOutput
 from kstream_worker.bus.files.readers import Format, ReadOptions
 from kstream_worker.bus.files.source import FileSource
+from kstream_worker.bus.files.state import FileReader
 from kstream_worker.bus.files.store import Store
 from kstream_worker.bus.files.writer import FileWriter
 from kstream_worker.errors import ConfigError
@@ -28,6 +30,7 @@ def files_bus(
     format: Format = "jsonl",
     key_column: str | None = None,
     topic: str = "input",
+    state_topic: str = "state",
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
 ) -> Bus:
     """Make a bus of files.
@@ -39,6 +42,7 @@ def files_bus(
         format: `jsonl` (a record is a line) or `csv` (a record is a row, as a JSON object).
         key_column: CSV column whose text is the record key; None for null keys.
         topic: name of the input topic.
+        state_topic: what is written to it is kept in the database, by key, and can be read back.
         max_record_bytes: longer lines are cut to one byte more, with length and SHA-256 of the whole in headers, so
             that a gate of the same limit refuses them.
 
@@ -56,8 +60,10 @@ def files_bus(
     options = ReadOptions(format, key_column, max_record_bytes)
     return Bus(
         source=lambda: FileSource(store, topic, options),
-        writer=lambda: FileWriter(store, outputs),
-        cluster=lambda: FileCluster(store),
+        writer=lambda: FileWriter(store, outputs, state_topic),
+        cluster=lambda: FileCluster(store, state_topic),
+        reader=lambda: FileReader(store, state_topic),
+        group=lambda: FileGroup(store),
         notes=tuple(_notes(found, folder)),
     )
 

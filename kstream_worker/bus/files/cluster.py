@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,32 +15,39 @@ from kstream_worker.records import End, TopicPartition
 class FileCluster:
     """The `Cluster` of files. Output topics have as many partitions as there are inputs, all in one file."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, state_topic: str) -> None:
         self._store = store
+        self._state_topic = state_topic
 
     def cluster_id(self) -> str:
-        """A hash of the input paths."""
-        paths = "\n".join(sorted(one.path for one in self._store.inputs.values()))
-        return f"files-{hashlib.sha256(paths.encode()).hexdigest()[:16]}"
+        """Identity of the database in the output folder: inputs may come and go."""
+        return f"files-{self._store.identity()}"
 
     def partition_count(self, topic: str) -> int | None:
         """One more than the highest number of an input, for any topic: outputs come into being by writing."""
         del topic
         return max(self._store.numbering()) + 1
 
-    def topic_config(self, topic: str) -> dict[str, str]:
-        """Files have no settings."""
+    def topic_id(self, topic: str) -> str:
+        """Unknown: a file that was replaced is found at the start by what is read of it."""
         del topic
-        return {}
+        return ""
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """Files have no settings; the state keeps the latest record of each key."""
+        return {"cleanup.policy": "compact"} if topic == self._state_topic else {}
 
     def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """0 for files; for a stream the number at which its bytes go on."""
-        return {one: self._input(one).base for one in partitions}
+        """0 for files and state; for a stream the number at which its bytes go on."""
+        return {one: 0 if one.topic == self._state_topic else self._input(one).base for one in partitions}
 
     def end(self, partitions: Sequence[TopicPartition], end: End) -> dict[TopicPartition, int]:
-        """Sizes of files; a stream has no end yet, and answers where it begins."""
+        """Sizes of files; a stream has no end yet, and answers where it begins. Of state what was written last."""
         del end  # nothing in a file is open
-        return {one: self._end(self._input(one)) for one in partitions}
+        return {
+            one: self._store.state_end() if one.topic == self._state_topic else self._end(self._input(one))
+            for one in partitions
+        }
 
     def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """Not to be had.

@@ -33,6 +33,10 @@ class Outputs(Protocol):
         """These lengths are committed now."""
         ...
 
+    def cut_back(self) -> None:
+        """Remove what was appended and not accepted."""
+        ...
+
     def close(self) -> None:
         """Stop."""
         ...
@@ -74,8 +78,7 @@ class OutputFiles:
             for topic in lines:
                 os.fsync(self._files[topic])
         except OSError as error:
-            with suppress(OSError):  # else the next start does it
-                self._cut_back()
+            self.cut_back()
             raise Fatal(
                 f"output folder '{self._folder}' cannot be written: {error.strerror}. Nothing is lost: free space or "
                 "repair it and start again, work continues after the last commit"
@@ -85,6 +88,11 @@ class OutputFiles:
     def accept(self, lengths: Mapping[str, int]) -> None:
         """These lengths are committed now."""
         self._lengths.update(lengths)
+
+    def cut_back(self) -> None:
+        """Remove what was appended and not accepted; where that fails, the next call of `append` or start does it."""
+        with suppress(OSError):
+            self._cut_back()
 
     def close(self) -> None:
         """Close; what was not committed is cut off at the next start."""
@@ -164,6 +172,9 @@ class StandardOutput:
 
     def accept(self, lengths: Mapping[str, int]) -> None:
         """Streams have no committed length."""
+
+    def cut_back(self) -> None:
+        """What is written stays written."""
 
     def close(self) -> None:
         """The stream is not ours to close."""

@@ -1,4 +1,4 @@
-"""What is committed: input positions and output lengths in one SQLite database, guarded by a lock for one process.
+"""What is committed: input positions, output lengths and state in one SQLite database, locked for one process.
 
 The database is the only truth. Output files hold it up to the committed lengths; what lies behind was never committed.
 """
@@ -9,30 +9,20 @@ import fcntl
 import os
 import socket
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from kstream_worker.bus.files import state
+from kstream_worker.bus.files.database import connect, identity_of, new_identity, reading, transaction, translated
 from kstream_worker.bus.files.inputs import Input, number_inputs
-from kstream_worker.errors import ConfigError, Fatal, Retry
-from kstream_worker.records import Committed
+from kstream_worker.errors import ConfigError, Fatal
+from kstream_worker.records import Batch, Committed, Messages, TopicPartition
 
 DATABASE = "positions.sqlite"
 LOCK = "lock"
-FORMAT = 1
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS inputs (
-    partition INTEGER PRIMARY KEY,
-    path TEXT NOT NULL UNIQUE,
-    position INTEGER,
-    leader_epoch INTEGER NOT NULL DEFAULT -1,
-    token TEXT NOT NULL DEFAULT '',
-    fingerprint TEXT NOT NULL DEFAULT ''
-) STRICT;
-CREATE TABLE IF NOT EXISTS outputs (topic TEXT PRIMARY KEY, length INTEGER NOT NULL) STRICT;
-"""
+T = TypeVar("T")
 
 
 class Position(NamedTuple):
@@ -54,6 +44,7 @@ class Store:
         self._users: set[str] = set()
         self._lock = -1
         self._database: sqlite3.Connection | None = None
+        self._new_identity = new_identity()
         self.inputs: dict[int, Input] = number_inputs(inputs, {})
 
     @property
@@ -71,7 +62,7 @@ class Store:
         if not self._users:
             self._acquire()
             try:
-                self._database = self._connect()
+                self._database = connect(self._path, self.name, self._new_identity, self.remedy)
                 self.inputs = self._register()
             except BaseException:
                 self._release()
@@ -87,35 +78,56 @@ class Store:
 
     def numbering(self) -> dict[int, Input]:
         """Inputs by partition number, without opening the store (another process may be at work)."""
-        path = self.folder and self.folder / DATABASE
+        path = self._path
         if self._database is not None or path is None or not path.exists():
             return self.inputs
-        with _translated("read", str(path)):
-            database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-            try:
-                return number_inputs(self._given, dict(database.execute("SELECT path, partition FROM inputs")))
-            finally:
-                database.close()
+        with reading(path) as database:
+            return number_inputs(self._given, dict(database.execute("SELECT path, partition FROM inputs")))
+
+    def identity(self) -> str:
+        """What tells this database from any other; that of one yet to be made is known before."""
+        with translated("read", self.name):
+            return self._read(identity_of, None) or self._new_identity
+
+    def read_state(self, partition: TopicPartition, position: int, max_bytes: int) -> Batch:
+        """Records of the state from a position on; see `state.read`."""
+        nothing = Batch(partition, [], [], [], [], [], position)
+        with translated("read", self.name):
+            return self._read(lambda database: state.read(database, partition, position, max_bytes), nothing)
+
+    def state_end(self) -> int:
+        """The offset that the next record of the state gets."""
+        with translated("read", self.name):
+            return self._read(state.end, 0)
 
     def positions(self) -> dict[int, Position]:
         """Committed positions by partition; none where nothing was committed."""
-        query = "SELECT partition, position, token, leader_epoch, fingerprint FROM inputs WHERE position IS NOT NULL"
-        with _translated("read", self.name):
-            rows = self._open_database().execute(query).fetchall()
-        return {row[0]: Position(Committed(row[1], row[2], row[3]), row[4]) for row in rows}
+        with translated("read", self.name):
+            return _positions(self._open_database())
+
+    def look_up_positions(self) -> dict[int, Position]:
+        """The same without opening the store; another process may be at work."""
+        with translated("read", self.name):
+            return self._read(_positions, {})
 
     def lengths(self) -> dict[str, int]:
         """Committed lengths of the output files by topic."""
-        with _translated("read", self.name):
+        with translated("read", self.name):
             return dict(self._open_database().execute("SELECT topic, length FROM outputs").fetchall())
 
     def add_output(self, topic: str, timeout_s: float) -> None:
         """Note that the file of a topic is ours, before it is made."""
-        with _translated("write", self.name), self._transaction(timeout_s) as database:
+        with translated("write", self.name), transaction(self._open_database(), timeout_s) as database:
             database.execute("INSERT OR IGNORE INTO outputs VALUES (?, 0)", (topic,))
 
-    def commit(self, positions: Mapping[int, Position], lengths: Mapping[str, int], timeout_s: float) -> None:
-        """Put positions and lengths in place, all or nothing.
+    def commit(
+        self,
+        positions: Mapping[int, Position],
+        lengths: Mapping[str, int],
+        records: Sequence[Messages],
+        timeout_s: float,
+    ) -> None:
+        """Put positions, lengths and records of the state in place, all or nothing.
 
         Raises:
             Retry: something else holds the database longer than `timeout_s`.
@@ -125,7 +137,7 @@ class Store:
             (at.offset, at.metadata, at.leader_epoch, fingerprint, partition)
             for partition, (at, fingerprint) in positions.items()
         ]
-        with _translated("write", self.name), self._transaction(timeout_s) as database:
+        with translated("write", self.name), transaction(self._open_database(), timeout_s) as database:
             database.executemany(
                 "UPDATE inputs SET position = ?, token = ?, leader_epoch = ?, fingerprint = ? WHERE partition = ?",
                 moved,
@@ -133,24 +145,26 @@ class Store:
             database.executemany(
                 "UPDATE outputs SET length = ? WHERE topic = ?", [(length, topic) for topic, length in lengths.items()]
             )
+            state.put(database, records)
 
     @property
     def name(self) -> str:
         """For messages."""
         return str(self.folder / DATABASE) if self.folder else "the database in memory"
 
-    @contextmanager
-    def _transaction(self, timeout_s: float) -> Iterator[sqlite3.Connection]:
-        database = self._open_database()
-        database.execute(f"PRAGMA busy_timeout = {max(0, int(timeout_s * 1000))}")
-        database.execute("BEGIN IMMEDIATE")
-        try:
-            yield database
-            database.execute("COMMIT")
-        except BaseException:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-            raise
+    @property
+    def _path(self) -> Path | None:
+        return self.folder and self.folder / DATABASE
+
+    def _read(self, query: Callable[[sqlite3.Connection], T], default: T) -> T:
+        """The answer of the database, opened for a moment where it is not open; the default where there is none."""
+        if self._database is not None:
+            return query(self._database)
+        path = self._path
+        if path is None or not path.exists():
+            return default
+        with reading(path) as database:
+            return query(database)
 
     def _open_database(self) -> sqlite3.Connection:
         if self._database is None:
@@ -189,22 +203,8 @@ class Store:
             os.close(self._lock)
             self._lock = -1
 
-    def _connect(self) -> sqlite3.Connection:
-        path = ":memory:" if self.folder is None else self.folder / DATABASE
-        with _translated("write", self.name):
-            database = sqlite3.connect(path, timeout=5.0, isolation_level=None)
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = FULL")
-            (found,) = database.execute("PRAGMA user_version").fetchone()
-            if found not in (0, FORMAT):
-                database.close()
-                raise Fatal(f"{self.name} has format {found}, this version reads {FORMAT}; {self.remedy}")
-            database.executescript(_SCHEMA)
-            database.execute(f"PRAGMA user_version = {FORMAT}")
-        return database
-
     def _register(self) -> dict[int, Input]:
-        with _translated("write", self.name), self._transaction(5.0) as database:
+        with translated("write", self.name), transaction(self._open_database(), 5.0) as database:
             known = dict(database.execute("SELECT path, partition FROM inputs").fetchall())
             inputs = number_inputs(self._given, known)
             read = dict(database.execute("SELECT path, ifnull(position, 0) FROM inputs").fetchall())
@@ -217,15 +217,7 @@ class Store:
         return inputs
 
 
-@contextmanager
-def _translated(verb: str, name: str) -> Iterator[None]:
-    """SQLite's errors as ours: held by another is passing, anything else is not."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise Retry(f"{name} is held by another process: {error}") from error
-        raise Fatal(
-            f"cannot {verb} {name}: {error}; nothing committed is lost. Free space, repair the disk or its rights, "
-            "and start again"
-        ) from error
+def _positions(database: sqlite3.Connection) -> dict[int, Position]:
+    query = "SELECT partition, position, token, leader_epoch, fingerprint FROM inputs WHERE position IS NOT NULL"
+    rows = database.execute(query).fetchall()
+    return {row[0]: Position(Committed(row[1], row[2], row[3]), row[4]) for row in rows}

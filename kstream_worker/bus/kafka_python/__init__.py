@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kstream_worker.bus.kafka_python.cluster import KafkaCluster
+from kstream_worker.bus.kafka_python.group import KafkaGroup
 from kstream_worker.bus.kafka_python.reader import KafkaReader
 from kstream_worker.bus.kafka_python.settings import KafkaSettings
 from kstream_worker.bus.kafka_python.source import KafkaSource
@@ -38,4 +39,5 @@ def kafka_bus(
         writer=lambda: KafkaWriter(settings, group_id=group_id, transactional_id=transactional_id),
         cluster=lambda: KafkaCluster(settings, group_id=group_id, transactional_prefix=prefix),
         reader=lambda: KafkaReader(settings),
+        group=lambda: KafkaGroup(settings, group_id=group_id),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from kafka import KafkaAdminClient
 from kafka import errors as client
@@ -12,6 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.protocol.consumer import IsolationLevel
 from kafka.structs import TopicPartition as ClientPartition
 
+from kstream_worker.bus.common.topic_id import topic_id_text
 from kstream_worker.bus.kafka_python.errors import broker_error, classify, translate
 from kstream_worker.bus.kafka_python.rights import Rights
 from kstream_worker.bus.kafka_python.settings import KafkaSettings
@@ -50,14 +52,18 @@ class KafkaCluster:
         Raises:
             ConfigError: the topic may not be seen, or its name is illegal.
         """
-        found, error = self._topic(topic)
-        if error is client.UnknownTopicOrPartitionError:
-            return None
-        if error is client.TopicAuthorizationFailedError:
-            raise ConfigError(self._rights.hidden_topic(topic))
-        if error is not client.NoError:
-            raise classify(error(topic), f"asking for the topic {topic}")
-        return len(found["partitions"])
+        found = self._existing(topic)
+        return None if found is None else len(found["partitions"])
+
+    def topic_id(self, topic: str) -> str:
+        """What tells a topic from another of the same name; empty where there is none (brokers before 2.8 too).
+
+        Raises:
+            ConfigError: the topic may not be seen, or its name is illegal.
+        """
+        found = self._existing(topic)
+        told = None if found is None else found.get("topic_id")
+        return topic_id_text(UUID(told).bytes) if told else ""
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """Settings of a topic by their native names; empty when they may not be read (DESCRIBE_CONFIGS)."""
@@ -109,6 +115,16 @@ class KafkaCluster:
         """Stop."""
         with contextlib.suppress(client.KafkaError, OSError):
             self._admin.close()
+
+    def _existing(self, topic: str) -> Mapping[str, Any] | None:
+        found, error = self._topic(topic)
+        if error is client.UnknownTopicOrPartitionError:
+            return None
+        if error is client.TopicAuthorizationFailedError:
+            raise ConfigError(self._rights.hidden_topic(topic))
+        if error is not client.NoError:
+            raise classify(error(topic), f"asking for the topic {topic}")
+        return found
 
     def _topic(self, topic: str) -> tuple[Mapping[str, Any], type[client.KafkaError]]:
         with translate(f"asking for the topic {topic}"):

@@ -18,6 +18,7 @@ from typing import Any
 
 from kafka import errors as client
 
+from kstream_worker.bus.common import reasons
 from kstream_worker.errors import ConfigError, Fatal, KstreamError, Rejoin, Retry
 
 Rule = tuple[type[KstreamError], tuple[type[BaseException], ...], str]
@@ -33,28 +34,27 @@ RULES: tuple[Rule, ...] = (
             client.FencedMemberEpochError,
             client.StaleMemberEpochError,
         ),
-        "the group has gone on without this member",
+        reasons.NOT_A_MEMBER,
     ),
     (
         Fatal,
         (client.FencedInstanceIdError, client.UnreleasedInstanceIdError),
-        "another process uses the same group.instance.id; give each process its own",
+        reasons.INSTANCE_FENCED,
     ),
     (
         Fatal,
         (client.ProducerFencedError, client.TransactionCoordinatorFencedError),
-        "another process uses the same transactional id, and this one was put out; see that each process has its own",
+        reasons.PRODUCER_FENCED,
     ),
     (
         Fatal,
         (client.OffsetOutOfRangeError, client.NoOffsetForPartitionError, client.LogTruncationError),
-        "the records to be read next are not there: retention deleted them, the topic was made anew, or a broker lost "
-        "data; decide where to go on",
+        reasons.OUT_OF_RANGE,
     ),
     (
         Fatal,
         (client.CorruptRecordError, client.KafkaProtocolError),
-        "the broker sent bytes that cannot be right; a broken disk, or something else than Kafka listens there",
+        reasons.CORRUPT,
     ),
     (
         ConfigError,
@@ -64,33 +64,32 @@ RULES: tuple[Rule, ...] = (
     (
         ConfigError,
         (client.TopicAuthorizationFailedError,),
-        "a right on a topic is missing; `kstream-worker check` names it",
+        reasons.TOPIC_RIGHT,
     ),
     (
         ConfigError,
         (client.GroupAuthorizationFailedError,),
-        "the right READ on the consumer group is missing",
+        reasons.GROUP_RIGHT,
     ),
     (
         ConfigError,
         (client.TransactionalIdAuthorizationFailedError,),
-        "the right WRITE on the transactional id is missing",
+        reasons.TRANSACTIONAL_RIGHT,
     ),
     (
         ConfigError,
         (client.AuthorizationError,),
-        "a right is missing",
+        reasons.SOME_RIGHT,
     ),
     (
         ConfigError,
         (client.MessageSizeTooLargeError, client.RecordListTooLargeError),
-        "a record is larger than the topic's max.message.bytes (or the client's max_request_size); raise it",
+        reasons.too_large("max_request_size"),
     ),
     (
         ConfigError,
         (client.InvalidTimestampError, client.InvalidRecordError),
-        "the topic does not take the record's time (or, compacted, its null key); set message.timestamp.type to "
-        "LogAppendTime and cleanup.policy to delete on the output topics",
+        reasons.REFUSED_RECORD,
     ),
     (
         ConfigError,
@@ -100,7 +99,7 @@ RULES: tuple[Rule, ...] = (
     (
         ConfigError,
         (client.InconsistentGroupProtocolError,),
-        "the consumer group has members of another application; choose a group of its own",
+        reasons.OTHER_GROUP,
     ),
     (
         ConfigError,
@@ -109,7 +108,7 @@ RULES: tuple[Rule, ...] = (
             client.UnsupportedForMessageFormatError,
             client.UnrecognizedBrokerVersion,
         ),
-        "the broker is too old for transactions with consumer groups; Kafka 2.5 or newer is needed",
+        reasons.OLD_BROKER,
     ),
     (
         ConfigError,
@@ -127,7 +126,7 @@ RULES: tuple[Rule, ...] = (
             client.OffsetMetadataTooLargeError,
             client.InvalidCommitOffsetSizeError,
         ),
-        "a setting is not acceptable",
+        reasons.BAD_SETTING,
     ),
     (
         ConfigError,
@@ -142,32 +141,32 @@ RULES: tuple[Rule, ...] = (
     (
         ConfigError,
         (FileNotFoundError, PermissionError, IsADirectoryError),
-        "a file named in the client settings cannot be read",
+        reasons.BAD_FILE,
     ),
     (
         Retry,
         (client.UnknownTopicOrPartitionError, client.UnknownTopicIdError),
-        "the topic or partition is not there (deleted, or not yet known to every broker)",
+        reasons.TOPIC_AWAY,
     ),
     (
         Retry,
         (client.InvalidProducerEpochError, client.InvalidTxnStateError, client.InvalidProducerIdMappingError),
-        "the broker has ended this transaction; what became of it is read from the committed offsets",
+        reasons.ENDED_BY_BROKER,
     ),
     (
         Retry,
         (client.KafkaConnectionError, client.NodeNotReadyError, client.MetadataEmptyBrokerList, OSError),
-        "no broker can be reached",
+        reasons.UNREACHABLE,
     ),
     (
         Retry,
         (client.KafkaTimeoutError, client.RequestTimedOutError),
-        "no answer in time",
+        reasons.LATE,
     ),
     (
         Retry,
         (client.KafkaError,),
-        "a passing fault of the broker",
+        reasons.PASSING,
     ),
 )
 

@@ -25,3 +25,8 @@ class KafkaMembership:
     def generation(self) -> int:
         """Generation of the group."""
         return int(self.metadata.generation_id)
+
+    @property
+    def is_member(self) -> bool:
+        """An evicted member shows generation -1 and no id, which no broker fences."""
+        return bool(self.metadata.generation_id >= 0 and self.metadata.member_id)

@@ -8,8 +8,8 @@ from typing import Any
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import TopicPartition as ClientPartition
 
+from kstream_worker.bus.common.bounded import Deadline
 from kstream_worker.bus.kafka_python import internals
-from kstream_worker.bus.kafka_python.bounded import Deadline
 from kstream_worker.bus.kafka_python.errors import classify
 from kstream_worker.errors import Retry
 from kstream_worker.records import Committed, TopicPartition

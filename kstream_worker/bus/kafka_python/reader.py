@@ -10,9 +10,9 @@ from kafka import KafkaConsumer
 from kafka import errors as client
 from kafka.structs import TopicPartition as ClientPartition
 
+from kstream_worker.bus.common.gc_pause import collector_paused
 from kstream_worker.bus.kafka_python.columns import to_batch
 from kstream_worker.bus.kafka_python.errors import translate
-from kstream_worker.bus.kafka_python.gc_pause import collector_paused
 from kstream_worker.bus.kafka_python.internals import position_offset
 from kstream_worker.bus.kafka_python.settings import KafkaSettings
 from kstream_worker.errors import Fatal

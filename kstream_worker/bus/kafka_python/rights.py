@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -18,6 +17,7 @@ from kafka.protocol.consumer import HeartbeatRequest
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import InitProducerIdRequest
 
+from kstream_worker.bus.common.reasons import RightsWords
 from kstream_worker.bus.kafka_python.errors import broker_error
 
 PROBE = "check"
@@ -31,19 +31,8 @@ PASSING = (
 )
 
 
-@dataclass(frozen=True)
-class Rights:
-    """Rights of one application.
-
-    Args:
-        group_id: its consumer group.
-        transactional_prefix: what all its transactional ids start with.
-        user: whom rights are to be granted, for the remedy.
-    """
-
-    group_id: str
-    transactional_prefix: str
-    user: str = "<name>"
+class Rights(RightsWords):
+    """Rights of one application, to be tried."""
 
     def missing(self, admin: KafkaAdminClient, *, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
         """All that is missing, in words with the remedy.
@@ -58,19 +47,11 @@ class Rights:
             *self._transactions(admin),
         ]
 
-    def hidden_topic(self, topic: str) -> str:
-        """A topic that may not even be seen."""
-        return f"no right on the topic {topic}, not even to see it. {self._grant('READ', _topic(topic))} (or WRITE)"
-
-    def missing_create(self, topic: str) -> str:
-        """A topic that may not be created."""
-        return f"the topic {topic} may not be created. {self._grant('CREATE', _topic(topic))}"
-
     def _group(self, admin: KafkaAdminClient) -> Iterator[str]:
         request = HeartbeatRequest(group_id=self.group_id, generation_id=-1, member_id=PROBE)
         error = _try(admin, self.group_id, CoordinatorType.GROUP, request)
         if issubclass(error, client.GroupAuthorizationFailedError):
-            yield f"READ on the group {self.group_id} is missing. {self._grant('READ', f'--group {self.group_id}')}"
+            yield self.missing_on_group()
 
     def _transactions(self, admin: KafkaAdminClient) -> Iterator[str]:
         name = self.transactional_prefix + PROBE
@@ -79,11 +60,7 @@ class Rights:
         )
         error = _try(admin, name, CoordinatorType.TRANSACTION, request)
         if issubclass(error, client.TransactionalIdAuthorizationFailedError):
-            resource = f"--transactional-id {self.transactional_prefix} --resource-pattern-type prefixed"
-            yield (
-                f"WRITE on transactional ids that start with {self.transactional_prefix} is missing. "
-                + self._grant("WRITE", resource)
-            )
+            yield self.missing_on_transactions()
 
     def _topics(self, admin: KafkaAdminClient, operation: str, role: str, topics: Sequence[str]) -> Iterator[str]:
         if not topics:
@@ -93,25 +70,16 @@ class Rights:
             found = answers[topic]
             error = broker_error(found["error_code"])
             if error is client.UnknownTopicOrPartitionError:
-                flags = "--create --partitions N" if role == "input" else "--create"
-                yield f"the {role} topic {topic} does not exist. Correct its name, or: kstream-worker topics {flags}"
+                yield self.missing_topic(role, topic)
             elif error is client.InvalidTopicError:
-                yield f"the {role} topic {topic} has a name that Kafka does not allow"
+                yield self.bad_topic_name(role, topic)
             elif error is client.TopicAuthorizationFailedError or not _allows(found, operation):
-                yield f"{operation} on the {role} topic {topic} is missing. {self._grant(operation, _topic(topic))}"
-
-    def _grant(self, operation: str, resource: str) -> str:
-        principal = f"User:{self.user}"
-        return f"Grant it: kafka-acls --add --allow-principal {principal} --operation {operation.title()} {resource}"
+                yield self.missing_on_topic(operation, role, topic)
 
 
 def _allows(found: Mapping[str, Any], operation: str) -> bool:
     allowed = found["authorized_operations"]
     return allowed is None or operation in allowed  # None: a broker that does not tell
-
-
-def _topic(topic: str) -> str:
-    return f"--topic {topic}"
 
 
 def _try(admin: Any, key: str, kind: CoordinatorType, request: Any) -> type[client.KafkaError]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
+from kstream_worker.bus.common.secret import Secret, unreadable
 from kstream_worker.bus.kafka_python.connection import WatchfulClient
 from kstream_worker.config.redact import is_secret, redact
 from kstream_worker.errors import ConfigError
@@ -101,15 +102,6 @@ OBJECTS = frozenset(
 )
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 HIDDEN_TOO = ("proxy_url", "socks5_proxy")  # may hold a password inside
-
-
-class Secret(str):
-    """A text that does not show in `repr`, so that no log line of a whole mapping holds it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'***'"
 
 
 @dataclass(frozen=True)
@@ -215,16 +207,8 @@ def _problem(name: str, value: object, names: frozenset[str]) -> str:
     except (TypeError, ValueError):
         return f"expected {_kind(name)}"
     if name in FILES and value:
-        return _unreadable(Path(str(value)))
+        return unreadable(Path(str(value)))
     return ""
-
-
-def _unreadable(path: Path) -> str:
-    try:
-        with path.open("rb"):
-            return ""
-    except OSError as error:
-        return f"cannot read {path}: {error.strerror}"
 
 
 def _kind(name: str) -> str:

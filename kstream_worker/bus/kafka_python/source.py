@@ -10,11 +10,11 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition as ClientPartition
 
+from kstream_worker.bus.common.bounded import Deadline, run_bounded
+from kstream_worker.bus.common.gc_pause import collector_paused
 from kstream_worker.bus.kafka_python import internals
-from kstream_worker.bus.kafka_python.bounded import Deadline, run_bounded
 from kstream_worker.bus.kafka_python.columns import to_batch
 from kstream_worker.bus.kafka_python.errors import classify, translate
-from kstream_worker.bus.kafka_python.gc_pause import collector_paused
 from kstream_worker.bus.kafka_python.membership import KafkaMembership
 from kstream_worker.bus.kafka_python.offsets import read_committed_offsets
 from kstream_worker.bus.kafka_python.rebalance import AssignmentLog, HonestAssignor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 import threading
 import time
@@ -15,8 +14,10 @@ from kafka.errors import KafkaError, ProducerFencedError, UnknownError
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
 
+from kstream_worker.bus.common.bounded import Deadline
+from kstream_worker.bus.common.reasons import no_such_partition
+from kstream_worker.bus.common.writer import Abandoned, Phase
 from kstream_worker.bus.kafka_python import internals
-from kstream_worker.bus.kafka_python.bounded import Deadline
 from kstream_worker.bus.kafka_python.membership import KafkaMembership
 from kstream_worker.errors import ConfigError
 from kstream_worker.records import Messages, Progress, TopicPartition
@@ -24,19 +25,6 @@ from kstream_worker.records import Messages, Progress, TopicPartition
 log = logging.getLogger(__name__)
 
 DISCARD_TIMEOUT_S = 30.0
-
-
-class Phase(enum.Enum):
-    """How far a transaction came; from ENDING on its outcome may be unknown."""
-
-    SENDING = "sending"
-    OFFSETS = "sending offsets"
-    ENDING = "committing"
-    DONE = "committed"
-
-
-class Abandoned(Exception):
-    """The caller's deadline has passed; a transaction left behind in its thread must not go on."""
 
 
 class Session:
@@ -150,9 +138,7 @@ class Transaction:
         self._enter(Phase.SENDING)
         topic, partition = messages.partition
         if partition not in producer.partitions_for(topic):
-            raise ConfigError(
-                f"{messages.partition} does not exist: an output topic has as many partitions as the input"
-            )
+            raise ConfigError(no_such_partition(messages.partition))
         return internals.append_records(producer, ClientPartition(topic, partition), messages)
 
 

@@ -1,0 +1,1 @@
+"""What the adapters of both Kafka clients share; imports no client."""

@@ -1,0 +1,104 @@
+"""Where state is: a bus, the input topic and the topic of the state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kstream_worker.errors import ConfigError, Fatal, Retry
+from kstream_worker.ports import Bus, Cluster, Group
+from kstream_worker.records import TopicPartition
+from kstream_worker.worker.patience import Patience
+
+ANSWER_S = 10.0  # how long one question to the bus may take
+_GIVE_UP_S = 60.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where state is.
+
+    Attributes:
+        bus: its adapters.
+        cluster: open; closed by whoever opened it.
+        topic: the input.
+        state_topic: of the state.
+        clock: monotonic seconds.
+        sleep: waits that many seconds.
+    """
+
+    bus: Bus
+    cluster: Cluster
+    topic: str
+    state_topic: str
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def input_of(self, number: int) -> TopicPartition:
+        """A partition of the input."""
+        return TopicPartition(self.topic, number)
+
+    def state_of(self, number: int) -> TopicPartition:
+        """The partition of the state topic that belongs to it."""
+        return TopicPartition(self.state_topic, number)
+
+    def partitions(self) -> range:
+        """Partitions of the state topic.
+
+        Raises:
+            ConfigError: there is no such topic.
+        """
+        count = self.persist(lambda: self.cluster.partition_count(self.state_topic))
+        if not count:
+            raise ConfigError(
+                f"the state topic {self.state_topic} does not exist. Correct state.topic, or make it: "
+                "kstream-worker topics --create"
+            )
+        return range(count)
+
+    def chosen(self, number: int | None) -> range:
+        """All partitions, or the one that was named.
+
+        Raises:
+            ConfigError: there is no such partition, or no such topic.
+        """
+        everything = self.partitions()
+        if number is None:
+            return everything
+        if number not in everything:
+            raise ConfigError(f"{self.state_of(number)} does not exist: partitions are 0 to {everything[-1]}")
+        return range(number, number + 1)
+
+    def group(self) -> Group:
+        """A look at the group.
+
+        Raises:
+            Fatal: the bus has none.
+        """
+        if self.bus.group is None:
+            raise Fatal("this bus cannot be asked about its group")
+        return self.bus.group()
+
+    def persist(self, call: Callable[[], T]) -> T:
+        """The answer to a question; see `persist`."""
+        return persist(call, self.clock, self.sleep)
+
+
+def persist(
+    call: Callable[[], T], clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+) -> T:
+    """The answer to a question, asked again while the bus does not answer.
+
+    Raises:
+        Fatal: it did not answer for a minute.
+    """
+    patience = Patience(clock, _GIVE_UP_S, 0.1, "Check that the brokers run and can be reached.")
+    while True:
+        try:
+            return call()
+        except Retry as error:
+            sleep(patience.failed(str(error)))

@@ -1,0 +1,200 @@
+"""What is lost when what is lost: the table of docs/state.md, row by row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from kstream_worker.errors import Fatal
+from kstream_worker.records import Committed, TopicPartition
+
+MakeJob = Callable[..., Any]
+STATE = "drift-state"
+PARTITIONS = (0, 1)
+
+
+def begin(job: Any, policy: str = "fail") -> Any:
+    """A worker each turn of which takes longer than a commit interval."""
+    state = msgspec.structs.replace(job.config.state, on_offset_mismatch=policy)
+    job.config = msgspec.structs.replace(job.config, state=state)
+    worker = job.worker(poll_sizes=(20,))
+    step = worker.step
+
+    def slowly() -> bool:
+        job.broker.clock.sleep(0.3)
+        alive: bool = step()
+        return alive
+
+    worker.step = slowly
+    return worker
+
+
+def half_done(make_job: MakeJob) -> Any:
+    """A job whose worker was killed after 80 records of each partition, with snapshots of the first 40."""
+    job = make_job(commit={"interval": 0.2}, state={"interval": 3600.0})
+    job.fill(pairs=20, keys=4, change_at=1000)
+    job.run(begin(job))
+    job.fill(pairs=20, keys=4, change_at=1000, seed=4)
+    worker = begin(job)
+    worker._start()
+    while not job.done():
+        worker._guarded_step()
+    job.fill(pairs=20, keys=4, change_at=1000, seed=5)
+    return job
+
+
+def positions(job: Any) -> list[int]:
+    return [job.broker.committed("drift", "readings", number).offset for number in PARTITIONS]
+
+
+def outcome(job: Any, before: int) -> tuple[int, int, set[int]]:
+    """Records lost, records published again, and the first `seq` of each key that was published after the loss."""
+    counts = Counter((e["partition"], e["offset"]) for e in job.estimates())
+    wanted = {(record.partition, record.offset) for record in job.broker.records("readings")}
+    published = job.estimates()
+    seqs: dict[str, int] = {}
+    seen: Counter[str] = Counter()
+    for estimate in published:
+        seen[estimate["key"]] += 1
+        if seen[estimate["key"]] > before:
+            seqs.setdefault(estimate["key"], estimate["seq"])
+    return len(wanted - counts.keys()), sum(counts[at] - 1 for at in counts), set(seqs.values())
+
+
+def by_key(job: Any) -> list[dict[str, Any]]:
+    """All estimates, in order for each key."""
+    return sorted(job.estimates(), key=lambda estimate: estimate["key"])
+
+
+def expire(job: Any) -> None:
+    job.broker.expire_positions("drift")
+
+
+def reset(job: Any) -> None:
+    for number in PARTITIONS:
+        job.broker.group("drift").positions[TopicPartition("readings", number)] = Committed(60)
+
+
+def delete_state(job: Any) -> None:
+    job.broker.delete_topic(STATE)
+    job.broker.create_topic(STATE, len(PARTITIONS))
+
+
+def cut_what_was_read(job: Any) -> None:
+    for number in PARTITIONS:
+        job.broker.truncate("readings", number, 60)
+
+
+def delete_both(job: Any) -> None:
+    expire(job)
+    delete_state(job)
+
+
+class Loss(NamedTuple):
+    """What was lost, under which policy, and what comes of it.
+
+    Attributes:
+        first: what `seq` goes on with: 41 for the models as they were; 1 for models that start afresh; a number between
+            where samples are missing.
+    """
+
+    damage: Callable[[Any], None]
+    policy: str
+    lost: int
+    doubled: int
+    first: int
+
+
+AS_WAS, AFRESH = 41, 1
+LOSSES = [
+    Loss(lambda _: None, "fail", 0, 0, AS_WAS),
+    Loss(expire, "trust_state", 0, 0, AS_WAS),
+    Loss(expire, "discard_state", 0, 160, AFRESH),
+    Loss(reset, "trust_state", 0, 0, AS_WAS),
+    Loss(reset, "discard_state", 0, 40, AFRESH),
+    Loss(delete_state, "discard_state", 0, 0, AFRESH),
+    Loss(cut_what_was_read, "trust_state", 0, 0, 31),
+    Loss(cut_what_was_read, "discard_state", 0, 0, AFRESH),
+    Loss(delete_both, "fail", 0, 160, AFRESH),
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.damage.__name__}-{loss.policy}")
+def test_what_is_lost(make_job: MakeJob, loss: Loss) -> None:
+    job = half_done(make_job)
+    assert positions(job) == [80, 80]
+    loss.damage(job)
+    job.run(begin(job, loss.policy))
+    lost, doubled, first = outcome(job, before=40)
+    assert (lost, doubled, first) == (loss.lost, loss.doubled, {loss.first})
+    if loss.first == AS_WAS:
+        undisturbed = half_done(make_job)
+        undisturbed.run(begin(undisturbed))
+        assert by_key(job) == by_key(undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("damage", "policy", "message"),
+    [
+        (expire, "fail", "the group has no committed offset"),
+        (reset, "fail", "the group's committed offset is 60, the state is at 80"),
+        (delete_state, "fail", "there is no header in the state topic"),
+        (delete_state, "trust_state", "There is no state to trust"),
+        (cut_what_was_read, "fail", r"retention deleted 20 offsets \(none of them is unread\)"),
+    ],
+)
+def test_what_does_not_fit_is_said_and_nothing_is_changed(
+    make_job: MakeJob, damage: Callable[[Any], None], policy: str, message: str
+) -> None:
+    job = half_done(make_job)
+    damage(job)
+    before = len(job.broker.records(STATE))
+    with pytest.raises(Fatal, match=message):
+        job.run(begin(job, policy))
+    assert len(job.broker.records(STATE)) == before
+    assert len(job.estimates()) == 160
+
+
+def test_input_that_was_not_read_is_lost_and_no_more(make_job: MakeJob) -> None:
+    job = half_done(make_job)
+    for number in PARTITIONS:
+        job.broker.truncate("readings", number, 90)
+    with pytest.raises(Fatal, match="10 offsets were deleted before they were read"):
+        job.run(begin(job))
+    job.run(begin(job, "trust_state"))
+    lost, doubled, first = outcome(job, before=40)
+    assert (lost, doubled, first) == (0, 0, {21})  # of what is there; models as of their snapshots
+    assert len(job.estimates()) == 2 * (80 + 30)
+
+
+def test_an_input_topic_made_again_goes_on_with_the_models(make_job: MakeJob) -> None:
+    job = half_done(make_job)
+    job.broker.delete_topic("readings")
+    job.broker.create_topic("readings", len(PARTITIONS))
+    job.fill(pairs=10, keys=4, change_at=1000, seed=6)
+    with pytest.raises(Fatal, match="the group has no committed offset"):
+        job.run(begin(job))
+    job.run(begin(job, "trust_state"))
+    added = job.estimates()[160:] if len(job.estimates()) == 200 else []
+    assert len(added) == 40
+    _, _, first = outcome(job, before=40)
+    assert first == {21}
+
+
+def test_a_damaged_snapshot_costs_its_key_alone(make_job: MakeJob) -> None:
+    job = half_done(make_job)
+    (record, *_) = [r for r in job.broker.records(STATE) if r.partition == 0 and r.key != b"\x00" and r.value]
+    job.broker.append(STATE, 0, record.key, (record.value or b"")[:-9] + b"\x00" * 9)
+    job.run(begin(job))
+    counts = Counter((e["partition"], e["offset"]) for e in job.estimates())
+    assert len(counts) == 240
+    assert set(counts.values()) == {1}
+    _, _, first = outcome(job, before=40)
+    assert first == {AS_WAS, 21}  # that of the damaged one counts what was read again
+    (letter,) = job.broker.records("drift-dead-letters")
+    assert dict(letter.headers)["__kstream.reason"] == b"corrupt_state"
+    assert letter.key == record.key[1:]
