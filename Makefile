@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-throughput job-kafka chaos-sim clean
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-throughput job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -56,6 +56,14 @@ chaos-sim: install
 
 job-kafka: install
 	$(BIN)/python -m benchmarks.main_job
+
+# Both clients, 200 faults each, and all scenarios. CHAOS="run --client confluent --faults 20 --seed 7" for a part of it.
+CHAOS ?= all
+chaos: install
+	$(BIN)/python -m benchmarks.chaos $(CHAOS)
+
+chaos-bounce: install
+	$(BIN)/python -m benchmarks.chaos bounce
 
 clean:
 	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis

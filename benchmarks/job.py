@@ -96,11 +96,20 @@ def produce(bootstrap: str, topic: str, partitions: int, data: JobData, pause_s:
     return count
 
 
-def write_config(path: Path, app_id: str, bootstrap: str, topic: str, data: JobData, extra: str = "") -> Path:
+def write_config(
+    path: Path,
+    app_id: str,
+    bootstrap: str,
+    topic: str,
+    data: JobData,
+    extra: str = "",
+    client: str = "kafka-python",
+) -> Path:
     """A configuration file for the worker, one section per table; `extra` is appended."""
     x = 'x = "x"\n' if data.mode == "explicit" else ""
     path.write_text(
         f'app.id = "{app_id}"\n'
+        f'[bus]\nclient = "{client}"\n'
         f'[bus.kafka]\nbootstrap_servers = ["{bootstrap}"]\n'
         f'[input]\ntopic = "{topic}"\n{x}y = "y"\ndims = {data.dims}\ntimestamp = "ts"\n'
         f"[telemetry]\nport = 0\n{extra}"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.job import EPOCH_MS, JobData, wait_until_done, write_config
-from benchmarks.live import LiveWorker, Row, alter_topic, fill, make_topics, settled_bytes
+from benchmarks.live import LiveWorker, Row, alter_topic, fill, make_topics, name_worker, settled_bytes
 from kstream_worker.bus.broker import LocalKafka
 
 PARTITIONS = 2
@@ -66,7 +66,7 @@ class Bench:
         extra = f'[state]\nttl = "{self.ttl_ms} ms"\ninterval = 1.0\n'
         shape = JobData(dims=2, mode="stream")
         config = write_config(folder / "keys.toml", self.app_id, self.bootstrap, self.topic, shape, extra)
-        self.worker = LiveWorker(config, folder / "keys.log")
+        self.worker = LiveWorker(name_worker(config, "w-0"), folder / "keys.log")
         self.samples: list[dict[str, float]] = []
         self.written = 0
 

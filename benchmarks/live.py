@@ -86,10 +86,16 @@ class LiveWorker(WorkerProcess):
                 return None
             self._port = int(str(ports[-1]))
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5.0) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5.0) as answer:
                 return str(answer.read().decode())
         except (urllib.error.URLError, OSError):
             return None
+
+
+def name_worker(config: Path, name: str) -> Path:
+    """Make the worker a static member: a killed one is replaced at once, not after its session has timed out."""
+    config.write_text(config.read_text().replace("[bus.kafka]\n", f'[bus.kafka]\ngroup_instance_id = "{name}"\n'))
+    return config
 
 
 def make_topics(bootstrap: str, app_id: str, partitions: int, state: Mapping[str, str]) -> str:

@@ -1,5 +1,7 @@
 """Pairs per second of the worker on a real broker, beside a pass-through: `python -m benchmarks.throughput`.
 
+`--client confluent` runs both on librdkafka, `--client both` on each client in turn on the same topic.
+
 The pass-through consumes with the same client and publishes the same bytes again in the same transactions: what a
 worker without
 decoding, models and encoding would reach. Both run as processes of their own on the same topic, in turn, several
@@ -23,42 +25,44 @@ from typing import Any
 from benchmarks.job import OUTPUTS, JobData, committed_total, create_topics, produce, write_config
 
 PARTITIONS = 4
+CLIENTS = ("kafka-python", "confluent")
+MODES = ("explicit", "stream")
 DEADLINE_S = 180.0
 
 
 def run_passthrough(config_path: Path, records: int) -> dict[str, Any]:
-    """Consume and publish the same bytes, with the worker's own adapters, outbox and committer."""
+    """Consume and publish the same bytes, with the worker's own adapters and outbox."""
     from kstream_worker import app
     from kstream_worker.config import load
-    from kstream_worker.measures import NoTelemetry
-    from kstream_worker.records import Messages, Progress, TopicPartition
-    from kstream_worker.worker.assignment import StartPositions
-    from kstream_worker.worker.committer import CommitPolicy, Committer
+    from kstream_worker.records import Messages, Outcome, Progress, TopicPartition
+    from kstream_worker.worker.outbox import Outbox
 
     config = load(config_path)
     bus = app.build_bus(config)
     writer, source, cluster = bus.writer(), bus.source(), bus.cluster()
     writer.start(30.0)
     source.start()
-    committer = Committer(writer, CommitPolicy(), {}, NoTelemetry(), time.monotonic)
-    start = StartPositions(source, cluster, config.input.topic, "earliest")
+    outbox, committed_at = Outbox(), time.monotonic()
     seen, first = 0, 0.0
-    while seen < records or not committer.empty:
+    while seen < records or outbox:
         poll = source.poll(0.1)
         for change in poll.changes:
-            positions = start.find(change.partitions)
-            for tp, (offset, _) in positions.items():
+            for tp, offset in cluster.earliest(change.partitions).items():
                 source.seek(tp, offset)
-            source.resume(positions)
+            source.resume(change.partitions)
         for batch in poll.batches:
             first = first or time.monotonic()
             seen += len(batch)
             target = TopicPartition(f"{config.app.id}-estimates", batch.partition.partition)
-            copy = Messages(target, batch.keys, batch.values, batch.timestamps, batch.headers)
-            committer.outbox.add(batch.partition, [copy])
-            committer.outbox.advance(batch.partition, Progress(batch.next_offset, batch.leader_epoch))
-        if committer.due() or (seen >= records and not committer.empty):
-            committer.commit(source.membership())
+            outbox.add(batch.partition, [Messages(target, batch.keys, batch.values, batch.timestamps, batch.headers)])
+            outbox.advance(batch.partition, Progress(batch.next_offset, batch.leader_epoch))
+        membership, late = source.membership(), time.monotonic() - committed_at >= config.commit.interval
+        full = outbox.size_bytes >= config.commit.max_bytes
+        if outbox and membership and (late or full or seen >= records):
+            outcome = writer.commit(outbox.messages(), outbox.progress(), membership, str(seen), 30.0)
+            if outcome is not Outcome.COMMITTED:
+                raise RuntimeError("a commit of the pass-through was aborted")
+            outbox, committed_at = Outbox(), time.monotonic()
     seconds = time.monotonic() - first
     source.close(leave=True, timeout_s=5.0)
     writer.close(timeout_s=5.0)
@@ -138,27 +142,36 @@ def child(role: str, config: Path, records: int) -> dict[str, Any]:
     return result
 
 
-def measure(bootstrap: str, data: JobData, rounds: int, folder: Path) -> dict[str, Any]:
+def fill(bootstrap: str, data: JobData) -> tuple[str, int]:
+    """A new topic with the data; its name and the number of records."""
     topic = f"throughput-{data.mode}-{int(time.time())}"
     create_topics(bootstrap, [topic], PARTITIONS)
-    records = produce(bootstrap, topic, PARTITIONS, data)
+    return topic, produce(bootstrap, topic, PARTITIONS, data)
+
+
+def measure(
+    bootstrap: str, client: str, data: JobData, topic: str, records: int, rounds: int, folder: Path
+) -> dict[str, Any]:
     results: dict[str, list[dict[str, Any]]] = {"worker": [], "passthrough": []}
     for turn in range(rounds):
         for role in ("passthrough", "worker") if turn % 2 else ("worker", "passthrough"):
-            app_id = f"{topic}-{role}-{turn}"
+            app_id = f"{topic}-{client}-{role}-{turn}"
             create_topics(bootstrap, [f"{app_id}-{kind}" for kind in OUTPUTS], PARTITIONS)
-            config = write_config(folder / f"{app_id}.toml", app_id, bootstrap, topic, data)
+            config = write_config(folder / f"{app_id}.toml", app_id, bootstrap, topic, data, client=client)
             result = child(role, config, records)
             done, end = committed_total(bootstrap, app_id, topic, PARTITIONS)
             if done != end:
                 raise RuntimeError(f"{app_id}: committed {done} of {end}")
             results[role].append(result)
             stages = result.get("us_per_record", "")
-            print(f"{data.mode:9} round {turn + 1} {role:12} {result['per_s']:9.0f} records/s  {stages}", flush=True)
+            print(
+                f"{client:12} {data.mode:9} round {turn + 1} {role:12} {result['per_s']:9.0f} records/s  {stages}",
+                flush=True,
+            )
     ratios = [w["per_s"] / p["per_s"] for w, p in zip(results["worker"], results["passthrough"], strict=True)]
     last = results["worker"][-1]
     return {
-        "client": "kafka-python",
+        "client": client,
         "mode": data.mode,
         "dims": data.dims,
         "records": records,
@@ -176,6 +189,8 @@ def measure(bootstrap: str, data: JobData, rounds: int, folder: Path) -> dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--child", nargs=3, metavar=("ROLE", "CONFIG", "RECORDS"), help=argparse.SUPPRESS)
+    parser.add_argument("--client", choices=(*CLIENTS, "both"), default=CLIENTS[0])
+    parser.add_argument("--mode", choices=(*MODES, "both"), default="both")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--keys", type=int, default=100)
     parser.add_argument("--pairs", type=int, default=2000, help="records per key")
@@ -189,9 +204,12 @@ def main() -> None:
 
     rows = []
     with LocalKafka() as kafka, tempfile.TemporaryDirectory(prefix="throughput-") as folder:
-        for mode in ("explicit", "stream"):
+        for mode in MODES if args.mode == "both" else (args.mode,):
             data = JobData(keys=args.keys, pairs=args.pairs, changed=0, dims=4, mode=mode)
-            rows.append(measure(kafka.bootstrap_servers, data, args.rounds, Path(folder)))
+            topic, records = fill(kafka.bootstrap_servers, data)
+            for client in CLIENTS if args.client == "both" else (args.client,):
+                where = (kafka.bootstrap_servers, client, data, topic, records, args.rounds, Path(folder))
+                rows.append(measure(*where))
     print(json.dumps({"rows": rows}))
 
 

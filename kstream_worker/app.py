@@ -37,7 +37,7 @@ from kstream_worker.telemetry import logs
 from kstream_worker.telemetry.metrics import Metrics
 from kstream_worker.worker.committer import CommitPolicy
 from kstream_worker.worker.decode import RecordDecoder
-from kstream_worker.worker.journal import SnapshotPolicy
+from kstream_worker.worker.journal import FLOOR_BYTES_S, SnapshotPolicy
 from kstream_worker.worker.loop import Worker
 from kstream_worker.worker.opener import OpenPolicy
 from kstream_worker.worker.patience import Patience
@@ -48,6 +48,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+_RESTORE_BYTES_S = 100e6  # rough: a client's reading, decoding and copying on one core
 _CONNECT_S = 60.0  # how long a bus may be away when the process starts
 
 
@@ -388,6 +389,7 @@ def run(config: Config, *, leave: bool = False, discard: bool = False, drain: bo
         if stop.received:
             log.info("stopped", why="asked to stop before it began")
         else:
+            _say_bounds(config)
             worker = build_worker(
                 config, bus=bus, telemetry=metrics, board=status, leave=leave, discard=discard, drain=drain
             )
@@ -397,6 +399,20 @@ def run(config: Config, *, leave: bool = False, discard: bool = False, drain: bo
         if server is not None:
             server.close()
     return EXIT_OK
+
+
+def _say_bounds(config: Config) -> None:
+    """What a partition may come to cost, in numbers for whoever plans for it."""
+    key_bytes, most = build_bank(config).bytes_per_key, config.state.max_keys
+    log.info(
+        "bounds",
+        bytes_per_key=key_bytes,
+        most_keys_of_a_partition=most,
+        most_model_bytes_of_a_partition=key_bytes * most,
+        snapshot_bytes_s=FLOOR_BYTES_S,
+        most_records_to_read_again=config.state.replay_records,
+        seconds_to_restore_10000_keys=round(10_000 * key_bytes / _RESTORE_BYTES_S, 1),
+    )
 
 
 def _require_bus(config: Config, bus: Bus, stop: StopSignals) -> None:

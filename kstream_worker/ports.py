@@ -208,7 +208,7 @@ class Bus:
     """The adapters of one kind of bus, as factories: a worker makes a new source after `Rejoin`, a new writer never.
 
     Attributes:
-        group: for tools; None where the adapter cannot ask.
+        group: for tools; a worker has no use for it.
         notes: what the user must know about the guarantee of these inputs and outputs; to be logged at the start.
     """
 
@@ -216,7 +216,7 @@ class Bus:
     writer: Callable[[], Writer]
     cluster: Callable[[], Cluster]
     reader: Callable[[], Reader]
-    group: Callable[[], Group] | None = None
+    group: Callable[[], Group]
     notes: tuple[str, ...] = ()
 
 

@@ -68,7 +68,7 @@ def _scenarios(args: argparse.Namespace, client: str) -> Iterator[Verdict]:
             return lambda state: _arena(kafka, folder, client, shape, state)
 
         scenarios: dict[str, list[Callable[[Path], Verdict]]] = {
-            "bounce": [lambda f: bounce.bounce_and_loss(make(f, Shape(seed=args.seed))(""))],
+            "bounce": [lambda f: bounce.bounce_and_loss(_arena(kafka, f, client, Shape(seed=args.seed), patient=True))],
             "twins": [lambda f: twins.twins(make(f, Shape(seed=args.seed, partitions=4))(""))],
             "input": [
                 lambda f: lost_input.passes_replay(make(f), "trust_state"),
@@ -102,8 +102,10 @@ def _folders(count: int) -> Iterator[Path]:
             yield Path(folder)
 
 
-def _arena(kafka: LocalKafka, folder: Path, client: str, shape: Shape, state: str = "interval = 10\n") -> Arena:
-    return Arena(kafka, folder, f"chaos-{secrets.token_hex(3)}", client, shape, state)
+def _arena(
+    kafka: LocalKafka, folder: Path, client: str, shape: Shape, state: str = "interval = 10\n", *, patient: bool = False
+) -> Arena:
+    return Arena(kafka, folder, f"chaos-{secrets.token_hex(3)}", client, shape, state, patient=patient)
 
 
 def _keep(arena: Arena, place: Path) -> None:

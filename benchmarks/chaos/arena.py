@@ -21,7 +21,7 @@ BROKER = {
     "log.segment.delete.delay.ms": "1000",
     "num.recovery.threads.per.data.dir": "2",
 }
-_SETTINGS = {
+IMPATIENT = {
     "kafka-python": """
 [bus.kafka.consumer]
 session_timeout_ms = 10000
@@ -41,7 +41,12 @@ transaction_timeout_ms = 10000
 "transaction.timeout.ms" = 10000
 """,
 }
-CLIENTS = tuple(_SETTINGS)
+# Sessions as long as by default; heartbeats more often, since members learn of a rebalance from them.
+PATIENT = {
+    "kafka-python": "\n[bus.kafka.consumer]\nheartbeat_interval_ms = 1000\n",
+    "confluent": '\n[bus.kafka.consumer]\n"heartbeat.interval.ms" = 1000\n',
+}
+CLIENTS = tuple(IMPATIENT)
 
 
 def three_brokers(**settings: str) -> LocalKafka:
@@ -62,6 +67,7 @@ class Arena:
         state: settings of section `state`, as TOML lines.
         extra: further sections, as TOML.
         replicas: of the topics.
+        patient: keep the client's own time-outs; else they are short, so that faults soon show.
     """
 
     kafka: LocalKafka
@@ -72,6 +78,7 @@ class Arena:
     state: str = "interval = 10\n"
     extra: str = ""
     replicas: int = 3
+    patient: bool = False
     config_file: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -148,9 +155,10 @@ class Arena:
         x = 'x = "x"\n' if self.shape.mode == "explicit" else ""
         servers = ", ".join(f'"{each}"' for each in self.bootstrap.split(","))
         chosen = "" if self.client == "kafka-python" else f'[bus]\nclient = "{self.client}"\n'
+        timing = (PATIENT if self.patient else IMPATIENT)[self.client]
         return (
             f'app.id = "{self.app_id}"\n{chosen}'
-            f"[bus.kafka]\nbootstrap_servers = [{servers}]\n{_SETTINGS[self.client]}"
+            f"[bus.kafka]\nbootstrap_servers = [{servers}]\n{timing}"
             f'[input]\ntopic = "{self.topic}"\n{x}y = "y"\ndims = 2\ntimestamp = "ts"\n'
             f"[detector]\narl = 5000\nwarmup = {WARMUP}\n"
             f"[commit]\ninterval = 0.5\ntimeout = 8\n"

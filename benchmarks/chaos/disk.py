@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.chaos.arena import BROKER, Arena
 from benchmarks.chaos.stage import Stage, Verdict
 from benchmarks.chaos.traffic import Shape
-from benchmarks.chaos.workers import events
+from benchmarks.chaos.workers import events, last_words
 from kstream_worker.bus.broker import LocalKafka
 
 _TICKS = 150
@@ -102,7 +102,9 @@ def _run_files(folder: Path, source: Path, output: Path, limit_kb: int | None = 
     run = [sys.executable, "-m", "kstream_worker", "run", "-c", str(config), "--set", f"bus.files.output_dir={output}"]
     limited = ["prlimit", f"--fsize={limit_kb * 1024}", *run] if limit_kb else run
     done = subprocess.run(limited, capture_output=True, text=True, timeout=300, check=False)
-    return done.returncode, done.stderr[-1500:]
+    said = folder / "files.log"
+    said.write_text(done.stderr, encoding="utf-8")
+    return done.returncode, last_words(said)
 
 
 def _lines(file: Path) -> list[str]:

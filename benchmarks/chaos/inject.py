@@ -16,6 +16,14 @@ _TWIN_S = 60.0  # time for one of two processes of the same identity to end
 _SERVES_S = 60.0  # time for a restarted worker to serve before the next one of a rolling restart
 
 
+@dataclass
+class Hit:
+    """When a fault struck first (monotonic seconds), and what had been acknowledged when it struck last."""
+
+    at: float
+    marks: dict[int, int]
+
+
 class Unhealed(RuntimeError):
     """The cluster or a worker did not come back: what follows would prove nothing."""
 
@@ -28,7 +36,7 @@ class Injector:
         arena: the cluster and the application.
         supervisor: of the workers.
         watch: of the committed positions.
-        marks: the last acknowledged offsets, to see that a restarted worker serves.
+        marks: the last acknowledged offsets.
         twins: what came of second processes: (code of the first, of the second, message).
     """
 
@@ -36,9 +44,10 @@ class Injector:
     supervisor: Supervisor
     watch: Watch
     marks: Callable[[], dict[int, int]]
+    _hits: dict[int, Hit] = field(default_factory=dict)
     twins: list[tuple[int | None, int | None, str]] = field(default_factory=list)
 
-    def strike(self, fault: Fault) -> None:
+    def strike(self, fault: Fault) -> Hit:
         """Do it, and undo what can be undone."""
         done: dict[str, Callable[[Fault], None]] = {
             "worker SIGKILL": self._kill,
@@ -55,12 +64,20 @@ class Injector:
             "rolling restart of the brokers": self._roll_brokers,
         }
         done[fault.kind](fault)
+        return self._hits.pop(fault.number)
+
+    def _hit(self, fault: Fault) -> None:
+        """It struck just now."""
+        former = self._hits.get(fault.number)
+        now = time.monotonic()
+        self._hits[fault.number] = Hit(now if former is None else former.at, self.marks())
 
     # -- workers --
 
     def _kill(self, fault: Fault) -> None:
         self.supervisor.wait_started(fault.victim)  # what does not run cannot be killed
         self.supervisor.signal(fault.victim, signal.SIGKILL)
+        self._hit(fault)
 
     def _kill_again(self, fault: Fault) -> None:
         self._kill(fault)
@@ -70,10 +87,12 @@ class Injector:
     def _kill_all(self, fault: Fault) -> None:
         for i in range(len(self.supervisor.slots)):
             self.supervisor.signal(i, signal.SIGKILL)
+        self._hit(fault)
 
     def _stop(self, fault: Fault) -> None:
-        self.supervisor.wait_started(fault.victim)
+        self.supervisor.wait_serving(fault.victim)
         self.supervisor.signal(fault.victim, signal.SIGSTOP)
+        self._hit(fault)
         time.sleep(fault.hold_s)
         self.supervisor.signal(fault.victim, signal.SIGCONT)
 
@@ -81,6 +100,7 @@ class Injector:
         self.supervisor.wait_started(fault.victim)
         starts = self.supervisor.slots[fault.victim].starts
         self.supervisor.signal(fault.victim, signal.SIGTERM)
+        self._hit(fault)
         deadline = time.monotonic() + 40.0
         while self.supervisor.slots[fault.victim].starts == starts:
             if time.monotonic() > deadline:
@@ -94,8 +114,9 @@ class Injector:
 
     def _twin(self, fault: Fault) -> None:
         slot = self.supervisor.slots[fault.victim]
-        self.supervisor.wait_started(fault.victim)
+        self.supervisor.wait_serving(fault.victim)
         twin = self.supervisor.begin_twin(fault.victim)
+        self._hit(fault)
         deadline = time.monotonic() + _TWIN_S
         while slot.running() and twin.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -106,17 +127,20 @@ class Injector:
 
     def _kill_broker(self, fault: Fault) -> None:
         self.arena.kafka.kill(fault.victim)
+        self._hit(fault)
         time.sleep(fault.hold_s)
         self.arena.kafka.restart(fault.victim)
         self._heal()
 
     def _stop_broker(self, fault: Fault) -> None:
         self.arena.kafka.freeze(fault.victim)
+        self._hit(fault)
         time.sleep(fault.hold_s)
         self.arena.kafka.thaw(fault.victim)
         self._heal()
 
     def _restart_broker(self, fault: Fault) -> None:
+        self._hit(fault)
         self.arena.kafka.restart(fault.victim)
         self._heal()
 

@@ -10,15 +10,15 @@ from benchmarks.chaos.stage import Stage, Verdict, once_each
 
 def truncated(make: MakeArena) -> Verdict:
     """All records of the state topic are deleted, as by a wrong `cleanup.policy`."""
-    return _shortened("state topic truncated, then discard_state", make(""), 1.0)
+    return _shortened("state topic truncated, then discard_state", make(""), 0)
 
 
 def cut(make: MakeArena) -> Verdict:
-    """Only the older half of the state topic is deleted: the header is there, snapshots are missing."""
-    return _shortened("state topic cut in half, then discard_state", make("interval = 1\n"), 0.5)
+    """Only the last records of the state topic are left: the header is there, snapshots are missing."""
+    return _shortened("state topic cut down to its last records, then discard_state", make(""), 5)
 
 
-def _shortened(name: str, arena: Arena, share: float) -> Verdict:
+def _shortened(name: str, arena: Arena, left: int) -> Verdict:
     verdict = Verdict(name)
     stage = Stage(arena)
     try:
@@ -26,7 +26,7 @@ def _shortened(name: str, arena: Arena, share: float) -> Verdict:
         ends = client.ends(arena.bootstrap, arena.state_topic, arena.partitions)
         # Records of a compacted topic cannot be deleted by hand; a wrong policy that someone mends later can.
         client.set_policy(arena.bootstrap, arena.state_topic, "delete")
-        client.delete_records(arena.bootstrap, arena.state_topic, {p: int(end * share) for p, end in ends.items()})
+        client.delete_records(arena.bootstrap, arena.state_topic, {p: end - left for p, end in ends.items()})
         client.set_policy(arena.bootstrap, arena.state_topic, "compact")
         _go_on(stage, verdict)
     finally:

@@ -41,7 +41,8 @@ def _exits(report: Report) -> Iterator[str]:
     first = sum(a is not None for a, _, _ in report.twins)
     second = sum(b is not None for _, b, _ in report.twins)
     if report.twins:
-        yield f"second processes: {len(report.twins)}; the first ended {first} times, the second {second}"
+        yield f"second processes: {len(report.twins)}; the first ended {first} times, the second {second},"
+        yield f"  and {report.put_out} survivors were put out soon after"
         yield f"  said: {report.twins[0][2]}"
 
 

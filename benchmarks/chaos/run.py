@@ -55,6 +55,7 @@ class Report:
     exit_codes: dict[str, int] = field(default_factory=dict)
     last_exits: list[int] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
+    put_out: int = 0
     twins: list[tuple[int | None, int | None, str]] = field(default_factory=list)
     reached_end: bool = False
     trouble: list[str] = field(default_factory=list)
@@ -82,7 +83,7 @@ class Report:
             and not self.unexpected
             and not self.trouble
             and all(code == 0 for code in self.last_exits)
-            and all((first is None) != (second is None) for first, second, _ in self.twins)
+            and all(first is not None or second is not None for first, second, _ in self.twins)
         )
 
     def summary(self) -> dict[str, object]:
@@ -215,13 +216,12 @@ class Chaos:
                 return
 
     def _strike(self, fault: Fault) -> None:
-        marks, at = self._traffic.marks(), time.monotonic()
-        self._injector.strike(fault)
-        lasted = time.monotonic() - at
-        recovered = self._watch.wait(marks, at, _RECOVERS_S)
-        struck = Struck(fault, at - self._began, lasted, recovered)
+        hit = self._injector.strike(fault)
+        lasted = time.monotonic() - hit.at
+        recovered = self._watch.wait(hit.marks, hit.at, _RECOVERS_S)
+        struck = Struck(fault, hit.at - self._began, lasted, recovered)
         if recovered is None:
-            struck.behind = self._watch.behind(marks)
+            struck.behind = self._watch.behind(hit.marks)
         with self._lock:
             self._report.struck.append(struck)
         took = "did not recover" if recovered is None else f"recovered in {recovered:5.1f} s"
@@ -248,6 +248,7 @@ class Chaos:
         report.exit_codes = supervisor.codes()
         report.unexpected = [f"{each.worker} ended with {each.code}: {each.why}" for each in supervisor.unexpected]
         report.twins = self._injector.twins
+        report.put_out = len(supervisor.put_out)
         report.acknowledged = self._traffic.acknowledged
 
     def _compare(self) -> None:

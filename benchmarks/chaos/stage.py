@@ -110,7 +110,7 @@ class Stage:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout_s)
 
-    def refusal(self, timeout_s: float = 90.0) -> tuple[int | None, str]:
+    def refusal(self, timeout_s: float = 60.0) -> tuple[int | None, str]:
         """How the worker ended by itself: code and last words; None when it did not in time."""
         assert self.process is not None
         try:

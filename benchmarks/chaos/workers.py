@@ -17,6 +17,8 @@ from kstream_worker.bus.broker.process import start_child
 
 _LOOK_S = 0.05
 _SHORT_LIFE_S = 10.0
+_AFTERMATH_S = 60.0  # after a second process of an identity, its survivor may still be put out by what the other did
+PUT_OUT = "give each process its own"
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Slot:
     due: float = 0.0  # not started before
     asked: bool = False  # the end of the present process was asked for
     wanted: bool = True
+    mark: int = 0  # size of the log when the present process began
+    twinned: float = -1e9  # when a second process was last settled
     codes: Counter[int] = field(default_factory=Counter)
 
     def running(self) -> bool:
@@ -68,6 +72,7 @@ class Supervisor:
         base = [sys.executable, "-m", "kstream_worker", "run", "--config", str(config)]
         self.slots = [Slot(f"w{i}", base + flags(i), folder / f"w{i}.log") for i in range(count)]
         self.unexpected: list[Exit] = []
+        self.put_out: list[Exit] = []  # survivors of a second process that ended as well
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, name="chaos-supervisor", daemon=True)
@@ -105,7 +110,7 @@ class Supervisor:
         with self._lock:
             slot = self.slots[i]
             slot.wanted = False
-            slot.twin = start_child(slot.command, slot.log.with_suffix(".twin.log"))
+            slot.twin = start_child(slot.command, slot.log)
             return slot.twin
 
     def settle_twin(self, i: int) -> tuple[list[int | None], str]:
@@ -115,7 +120,8 @@ class Supervisor:
             assert slot.process is not None
             assert slot.twin is not None
             codes = [slot.process.poll(), slot.twin.poll()]
-            why = last_words(slot.log if codes[0] is not None else slot.log.with_suffix(".twin.log"))
+            why = last_words(slot.log)
+            slot.twinned = time.monotonic()
             if codes[1] is None and codes[0] is None:
                 slot.twin.kill()
                 slot.twin.wait()
@@ -131,6 +137,10 @@ class Supervisor:
     def wait_started(self, i: int, timeout_s: float = 60.0) -> bool:
         """Wait until the slot's process runs."""
         return self._wait(self.slots[i].running, timeout_s)
+
+    def wait_serving(self, i: int, timeout_s: float = 30.0) -> bool:
+        """Wait until the present process of the slot reads partitions."""
+        return self._wait(lambda: self.slots[i].running() and reads(self.slots[i].log, self.slots[i].mark), timeout_s)
 
     def wait_reading(self, timeout_s: float) -> bool:
         """Wait until every process has read from partitions of its own."""
@@ -187,6 +197,7 @@ class Supervisor:
         if slot.process is not None:
             self._bury(slot, slot.process, now)
         if slot.wanted and now >= slot.due:
+            slot.mark = slot.log.stat().st_size if slot.log.exists() else 0
             slot.process = start_child(slot.command, slot.log)
             slot.started, slot.asked = now, False
             slot.starts += 1
@@ -195,7 +206,9 @@ class Supervisor:
         code = process.wait()
         slot.codes[code] += 1
         if not slot.asked or code not in (0, -signal.SIGKILL, 128 + signal.SIGTERM, -signal.SIGTERM):
-            self.unexpected.append(Exit(slot.name, code, last_words(slot.log)))
+            end = Exit(slot.name, code, last_words(slot.log))
+            both = now - slot.twinned < _AFTERMATH_S and PUT_OUT in end.why
+            (self.put_out if both else self.unexpected).append(end)
         quick = now - slot.started < _SHORT_LIFE_S and not slot.asked
         slot.quick_deaths = slot.quick_deaths + 1 if quick else 0
         slot.due = now + min(2.0**slot.quick_deaths - 1.0, 15.0)

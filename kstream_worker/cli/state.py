@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add(actions: Any, name: str, help: str, rights: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=help, description=f"{help}. {rights}".capitalize())
+    description = f"{help[0].upper()}{help[1:]}. {rights}"
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=help, description=description)
     add_config(parser)
     parser.set_defaults(run=run, wrong_usage=parser.error)
     return parser

@@ -152,7 +152,7 @@ def export(args: argparse.Namespace) -> int:
     """All state into a file."""
     with _session(args) as session:
         config, place = session.config, session.place
-        with closing(place.persist(place.group)) as group:
+        with closing(place.persist(place.bus.group)) as group:
             members = place.persist(group.members)
         if members:
             _say(f"the group has {len(members)} members: each partition is exported as of its last commit that is read")
@@ -227,7 +227,7 @@ def verify_state(args: argparse.Namespace) -> int:
     with _session(args) as session:
         config, place = session.config, session.place
         with (
-            closing(place.persist(place.group)) as group,
+            closing(place.persist(place.bus.group)) as group,
             closing(StateReader(place, session.report.reading)) as reader,
         ):
             verdict = verify(place, reader, group, app.build_bank(config), app.state_identity(config))

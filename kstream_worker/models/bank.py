@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -154,17 +155,15 @@ class SlotArrays:
         self._require(slot)
         envelope = self._open(snapshot)
         rows = (
-            (self.floats, "<f8", envelope.get("floats", b"")),
-            (self.ints, "<i8", envelope.get("ints", b"")),
-            (self.shorts, "<i2", envelope.get("shorts", b"")),
+            (self.floats[slot], "<f8", envelope.get("floats", b"")),
+            (self.ints[slot], "<i8", envelope.get("ints", b"")),
+            (self.shorts[slot], "<i2", envelope.get("shorts", b"")),
         )
-        for matrix, _, data in rows:
-            if len(data) != matrix[slot].nbytes:
-                raise ValueError(
-                    f"snapshot of {self.kind}: a row of {len(data)} bytes where {matrix[slot].nbytes} are expected"
-                )
-        for matrix, dtype, data in rows:
-            put_row(matrix[slot], np.frombuffer(data, dtype=dtype).astype(matrix.dtype, copy=False))
+        for row, _, data in rows:
+            if len(data) != row.nbytes:
+                raise ValueError(f"snapshot of {self.kind}: a row of {len(data)} bytes where {row.nbytes} are expected")
+        for row, dtype, data in rows:
+            put_row(row, data if sys.byteorder == "little" else np.frombuffer(data, dtype).astype(row.dtype).tobytes())
 
     def check_pairs(
         self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn, dims: int
@@ -200,7 +199,7 @@ class SlotArrays:
         return slots, y, times
 
     def _open(self, snapshot: bytes) -> dict[str, Any]:
-        body, crc = snapshot[:-_CRC_BYTES], snapshot[-_CRC_BYTES:]
+        body, crc = memoryview(snapshot)[:-_CRC_BYTES], snapshot[-_CRC_BYTES:]
         if len(snapshot) <= _CRC_BYTES or zlib.crc32(body) != int.from_bytes(crc, "little"):
             raise ValueError(f"snapshot of {self.kind}: damaged (its checksum does not fit)")
         envelope = msgpack.unpackb(body)

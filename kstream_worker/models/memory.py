@@ -10,12 +10,15 @@ from __future__ import annotations
 import contextlib
 import mmap
 import sys
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Number = TypeVar("Number", np.float64, np.int64, np.int16)
+
+_PAGE = 4096
+_NOTHING = bytes(_PAGE)
 
 
 class RowMemory(Generic[Number]):
@@ -41,26 +44,23 @@ class RowMemory(Generic[Number]):
             self._map.resize(size)
         except (BufferError, SystemError):  # somebody looks at it; the system cannot grow memory
             old, self._map = self._map, _zeros(size)
-            _put(np.frombuffer(self._map, np.uint8, len(old)), np.frombuffer(old, np.uint8))
+            np.frombuffer(self._map, np.uint8, len(old))[:] = np.frombuffer(old, np.uint8)
         entries = np.frombuffer(self._map, self._dtype, rows * self._columns)
         return entries.reshape(rows, self._columns)
 
 
-def put_row(row: NDArray[Number], values: NDArray[Number]) -> None:
-    """Write values into a row of equal length, only where their bits differ."""
-    _put(row.view(_BITS[row.itemsize]), values.view(_BITS[row.itemsize]))
+def put_row(row: NDArray[Any], values: bytes) -> None:
+    """Write the bytes of a row of equal length; where both are zeros, nothing is written."""
+    target = row.view(np.uint8).data
+    for first in range(0, len(values), _PAGE):
+        part, place = values[first : first + _PAGE], slice(first, first + _PAGE)
+        if part != _NOTHING[: len(part)] or target[place].tobytes() != part:
+            target[place] = part
 
 
-def clear_row(row: NDArray[Number]) -> None:
-    """Write zeros into a row, only where something else is."""
-    _put(row.view(_BITS[row.itemsize]), np.zeros(1, _BITS[row.itemsize]))
-
-
-_BITS = {2: np.int16, 8: np.int64}  # as integers: no two zeros, and NaN equals itself
-
-
-def _put(target: NDArray[np.integer], values: NDArray[np.integer]) -> None:
-    np.copyto(target, values, where=target != values)
+def clear_row(row: NDArray[Any]) -> None:
+    """Write zeros where something else is."""
+    put_row(row, bytes(row.nbytes))
 
 
 def _zeros(size: int) -> mmap.mmap:

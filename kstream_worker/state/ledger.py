@@ -82,9 +82,6 @@ class Ledger:
         self.admission.restore(header.closed)
         self.rejected = set(header.rejected)
         self.trial, self.deaths = header.trial, header.deaths
-        if self.deaths >= MOST_DEATHS:
-            self.rejected.add(self.trial)
-            self.trial, self.deaths = -1, 0
         self.reached = header.replay_from
         self._checkpoints = [Checkpoint(header.replay_from, header.clock_ms, 0)]
 
@@ -108,6 +105,15 @@ class Ledger:
         """Records of these slots went into the models, at these values of the clock; all int64[n]."""
         self.keys.seen[slots] = clocks  # of a slot that is there twice the last one counts
         self.dirty.touch(slots, offsets, self.ordinal, now_s)
+
+    def try_alone(self, offset: int) -> None:
+        """The record at this offset is about to be tried alone. Announced before, it ended whoever tried it."""
+        if self.trial != offset:
+            self.trial, self.deaths = offset, 0
+            return
+        self.deaths += 1
+        if self.deaths >= MOST_DEATHS:
+            self.rejected.add(offset)
 
     def forget(self, key: bytes, offset: int) -> int:
         """A key has gone at this input offset; the slot that it had."""

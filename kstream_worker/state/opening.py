@@ -234,7 +234,7 @@ def _go_on(header: Header, found: Found, ours: StateIdentity) -> Header:
         topic_id=found.topic_id,
         arls=arls,
         attempts=header.attempts + 1 if waiting else header.attempts,
-        deaths=header.deaths + 1 if tried_again else 0,
+        deaths=header.deaths if tried_again else 0,
         trial=header.trial if tried_again else -1,
         pipeline=ours.pipeline,
         numerics=ours.numerics,

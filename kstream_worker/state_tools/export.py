@@ -43,7 +43,7 @@ def export_state(reader: StateReader, about: About, path: Path, say: Say) -> int
 
 
 def _copy(reader: StateReader, found: Survey, archive: ArchiveWriter) -> None:
-    header, wanted = found.header, found.live
+    header, wanted = found.header, found.live()
     if header is None:
         raise ValueError("a partition without a header has nothing to copy")
     archive.write(
@@ -88,7 +88,7 @@ def _nothing(found: Survey, about: About) -> str:
 
 
 def _done(found: Survey) -> str:
-    header, live = found.header, found.live
+    header, live = found.header, found.live()
     if header is None:
         raise ValueError("a partition without a header was not copied")
     parts = [f"partition {found.number}: {len(live)} keys at offset {header.offset}"]

@@ -14,7 +14,7 @@ _LEFT = frozenset({"key", "clock", "last seen", "release", "alarm", "note"})
 
 def partition_row(found: Survey) -> dict[str, object]:
     """A partition, by name; all that its header says, and what is there of keys."""
-    live, header = found.live, found.header
+    live, header = found.live(), found.header
     row: dict[str, object] = {
         "partition": found.number,
         "keys": len(live) if header is not None else 0,
@@ -68,7 +68,7 @@ def partition_cells(found: Survey) -> tuple[str, ...]:
 
 def key_rows(found: Survey) -> Iterator[dict[str, object]]:
     """The keys of a partition that are in use, by name, in byte order."""
-    for key, entry in sorted(found.live.items()):
+    for key, entry in sorted(found.live().items()):
         row: dict[str, object] = {
             "partition": found.number,
             "key": key_name(key),
@@ -82,7 +82,7 @@ def key_rows(found: Survey) -> Iterator[dict[str, object]]:
 
 def key_cells(found: Survey) -> Iterator[tuple[str, ...]]:
     """Lines of the table of keys."""
-    for key, entry in sorted(found.live.items()):
+    for key, entry in sorted(found.live().items()):
         numbers = (str(entry.position), time_name(entry.seen_ms), str(entry.size_bytes))
         yield (str(found.number), key_name(key), *numbers, _alarm(entry))
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kstream_worker.errors import ConfigError, Fatal, Retry
-from kstream_worker.ports import Bus, Cluster, Group
+from kstream_worker.errors import ConfigError, Retry
+from kstream_worker.ports import Bus, Cluster
 from kstream_worker.records import TopicPartition
 from kstream_worker.worker.patience import Patience
 
@@ -72,16 +72,6 @@ class Place:
         if number not in everything:
             raise ConfigError(f"{self.state_of(number)} does not exist: partitions are 0 to {everything[-1]}")
         return range(number, number + 1)
-
-    def group(self) -> Group:
-        """A look at the group.
-
-        Raises:
-            Fatal: the bus has none.
-        """
-        if self.bus.group is None:
-            raise Fatal("this bus cannot be asked about its group")
-        return self.bus.group()
 
     def persist(self, call: Callable[[], T]) -> T:
         """The answer to a question; see `persist`."""

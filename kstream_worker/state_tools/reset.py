@@ -79,7 +79,7 @@ def reset_key(place: Place, seat: Seat, reader: StateReader, key: bytes, number:
     _check(place, tp, header, committed, len(found.keys), settings.identity)
     if header is None or committed is None:
         raise Fatal(f"{tp}: nothing was committed yet, so there is nothing to reset")
-    latest = next(show.find(reader, key, [number]), None) if key in found.live else None
+    latest = next(show.find(reader, key, [number]), None) if key in found.live() else None
     former = None if latest is None else decode_snapshot(latest.value)
     cleared = None if former is None else _owed(settings.bank, former)
     seen_ms = header.clock_ms if former is None else former.seen_ms

@@ -152,7 +152,7 @@ def taken(place: Place, numbers: Sequence[int]) -> Iterator[Seat]:
 
 
 def _refuse_others(place: Place) -> None:
-    group = place.persist(place.group)
+    group = place.persist(place.bus.group)
     try:
         members = place.persist(group.members)
     finally:

@@ -69,7 +69,6 @@ class Survey:
         """Whether nothing is there."""
         return not (self.header_value or self.keys or any(self.unfinished.values()))
 
-    @property
     def live(self) -> dict[bytes, Entry]:
         """Keys that the header knows of, and those of which nothing can be read; a start deletes the others."""
         generation = -1 if self.header is None else self.header.generation

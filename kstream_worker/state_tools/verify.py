@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -52,7 +51,7 @@ def verify(place: Place, reader: StateReader, group: Group, bank: Bank, ours: St
         before = _committed(place, group, tp)
         found = survey(reader, number, inspect)
         after = _committed(place, group, tp)
-        keys += len(found.live)
+        keys += len(found.live())
         problems += _opening(place, found, _settled(found, before, after), ours)
         problems += _snapshots(place, found, moving=before != after)
         notes += _notes(place, found)
@@ -138,11 +137,11 @@ def _snapshots(place: Place, found: Survey, *, moving: bool) -> Iterator[str]:
             f"{state} holds {found.strangers} records that are none of ours: something else writes to it. Find it, and "
             "take its right away"
         )
-    for what, keys in _by_problem(found.live).items():
+    for what, keys in _by_problem(found.live()).items():
         yield f"{state}: {_some(keys)}: {what}. The worker sets damaged snapshots aside; those keys start afresh"
     if header is None:
         return
-    beyond = [key for key, entry in found.live.items() if entry.position > header.offset]
+    beyond = [key for key, entry in found.live().items() if entry.position > header.offset]
     if beyond:
         yield (
             f"{state}: {_some(beyond)}: the snapshot is ahead of the committed offset {header.offset}, so records to "
@@ -169,8 +168,8 @@ def _some(keys: list[bytes]) -> str:
 
 def _notes(place: Place, found: Survey) -> Iterator[str]:
     state, header = place.state_of(found.number), found.header
-    left = Counter(entry.generation for key, entry in found.keys.items() if key not in found.live)
+    left = len(found.keys) - len(found.live())
     if header is not None and left:
-        yield f"{state}: {left.total()} left-over snapshots of discarded models; the next start deletes them"
+        yield f"{state}: {left} left-over snapshots of discarded models; the next start deletes them"
     if header is not None and header.attempts > 1:
         yield f"{state}: {header.attempts} starts at offset {header.offset} led no further: see the worker's log"

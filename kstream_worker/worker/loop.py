@@ -199,15 +199,14 @@ class Worker:
         self._source.seek(tp, task.ledger.reached)
 
     def _process(self, batches: Iterable[Batch]) -> None:
+        trial = self._trials.next()
+        if trial is not None and self._work(*trial):
+            self._trials.done(trial[0])
         for batch in batches:
             task = self._tasks.get(batch.partition)
             left = None if task is None else self._trials.take(task, batch)
             if task is not None and left is not None:
                 self._work(task, left)
-        for task in [task for tp, task in self._tasks.items() if self._trials.holds(tp)]:
-            record = self._trials.next(task)
-            if record is not None and self._work(task, record):
-                self._trials.done(task)
 
     def _work(self, task: Task, batch: Batch) -> bool:
         """Process a batch of a partition; False when its models failed and it is started again."""
@@ -382,6 +381,8 @@ class Worker:
         asked_s = self._clock() if self._stop_asked_s is None else self._stop_asked_s
         deadline = asked_s + self._settings.grace_s
         self._journal.draining = True
+        for task in self._tasks.values():
+            self._trials.spare(task)
         while self._clock() < deadline:
             for tp in self._journal.pending():
                 if tp not in self._unmarked:

@@ -19,6 +19,8 @@ log = structlog.get_logger(__name__)
 # Twice a transaction's time-out and ten seconds: longer, no transaction of a dead worker stays open.
 _STALL_S = 80.0
 
+_LOG_EVERY_S = 5.0
+
 # Damaged records that are kept as dead letters; of more, only the keys.
 _MOST_KEPT = 1000
 
@@ -150,7 +152,8 @@ class Restore:
         self._topic = topic
         self._clock = clock
         self._tell = tell
-        self._moved_s = clock()
+        self._began_s = self._moved_s = clock()
+        self._log_at_s = self._began_s + _LOG_EVERY_S
         self.parts: dict[TopicPartition, Restored] = {}
         for task in tasks:
             state = self._state_of(task.partition)
@@ -175,6 +178,7 @@ class Restore:
             total = part.end - self._starts[tp]
             done = total if part.done else part.position - self._starts[tp]
             self._tell(tp, done, total)
+        self._log()
 
     def finished(self) -> list[Restored]:
         """Those that are read to the end; they leave this restore."""
@@ -207,6 +211,13 @@ class Restore:
             self._moved_s = now
         elif now - self._moved_s > _STALL_S:
             self._complain()
+
+    def _log(self) -> None:
+        now = self._clock()
+        if now >= self._log_at_s and self.parts:
+            self._log_at_s = now + _LOG_EVERY_S
+            left = {str(tp): part.end - part.position for tp, part in self.parts.items() if not part.done}
+            log.info("restoring", offsets_left=left, seconds=round(now - self._began_s, 1))
 
     def _complain(self) -> None:
         stuck = [

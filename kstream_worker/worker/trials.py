@@ -1,13 +1,15 @@
 """Records one by one, each behind a committed note of the attempt: for partitions whose starts led to no progress.
 
 A record that ends the process leaves nothing behind but the note in the header. Found three times, the record is given
-up: it becomes a dead letter, and stays one in every replay.
+up: it becomes a dead letter, and stays one in every replay. One note stands at a time, whatever the number of
+partitions, and its record goes before all others: so a record of another partition cannot be what ended the process.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -20,6 +22,12 @@ log = structlog.get_logger(__name__)
 
 _ATTEMPTS = 3  # starts without progress after which records go one by one
 _OFFSETS = 5000  # so far; what was read ahead before lay hardly further
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    task: Task
+    records: deque[Batch]
 
 
 class Trials:
@@ -41,7 +49,9 @@ class Trials:
         self._pause = pause
         self._resume = resume
         self._until: dict[TopicPartition, int] = {}
-        self._queues: dict[TopicPartition, deque[Batch]] = {}
+        self._queues: dict[TopicPartition, _Queue] = {}  # in the order of their turns
+        self._noted: TopicPartition | None = None
+        self._untried: dict[TopicPartition, int] = {}  # offset of a record that was noted when its partition went
 
     def begin(self, task: Task) -> None:
         """A partition was opened: see how often that was tried in vain."""
@@ -58,7 +68,13 @@ class Trials:
     def drop(self, partition: TopicPartition) -> None:
         """The partition is not ours any more."""
         self._until.pop(partition, None)
-        self._queues.pop(partition, None)
+        queue = self._queues.pop(partition, None)
+        if queue is not None and self._noted == partition:
+            offset = queue.task.ledger.trial
+            if queue.records and queue.records[0].offsets[0] == offset:
+                self._untried[partition] = offset
+            self._noted = None
+            self._note_next()
 
     def holds(self, partition: TopicPartition) -> bool:
         """Whether records of this partition wait here."""
@@ -72,35 +88,48 @@ class Trials:
         if tp not in self._until or first == len(batch):
             return batch
         self._pause([tp])
-        self._queues[tp] = deque(part_of(batch, row, row + 1) for row in range(first, len(batch)))
-        self._note(task)
+        self._queues[tp] = _Queue(task, deque(part_of(batch, row, row + 1) for row in range(first, len(batch))))
+        self._note_next()
         return part_of(batch, 0, first) if first else None
 
-    def next(self, task: Task) -> Batch | None:
-        """The record to be processed now: the note of its attempt is committed."""
-        tp = task.partition
-        if tp not in self._queues or self._committer.holds(tp):
+    def next(self) -> tuple[Task, Batch] | None:
+        """The record to be processed now, and its task: the note of its attempt is committed."""
+        if self._noted is None or self._committer.holds(self._noted):
             return None
-        return self._queues[tp].popleft()
+        queue = self._queues[self._noted]
+        return queue.task, queue.records.popleft()
 
     def done(self, task: Task) -> None:
-        """That record is processed, and its outputs and position are in the outbox."""
+        """That record is processed, and its outputs and position are in the outbox; another partition has its turn."""
         tp = task.partition
-        if self._queues[tp]:
-            self._note(task)
-            return
-        del self._queues[tp]
-        task.ledger.trial, task.ledger.deaths = -1, 0
+        queue = self._queues.pop(tp)
+        self._noted = None
+        task.ledger.try_alone(-1)
         self._committer.hurry = True
-        if task.ledger.reached > self._until[tp]:
-            log.info("records go together again", partition=str(tp), offset=task.ledger.reached)
-            del self._until[tp]
-        self._resume([tp])
+        if queue.records:
+            self._queues[tp] = queue
+        else:
+            if task.ledger.reached > self._until[tp]:
+                log.info("records go together again", partition=str(tp), offset=task.ledger.reached)
+                del self._until[tp]
+            self._resume([tp])
+        self._note_next()
 
-    def _note(self, task: Task) -> None:
+    def spare(self, task: Task) -> None:
+        """A stop in good order before the noted record was tried: the next start is no sign of a death."""
+        if task.ledger.trial >= 0:
+            task.ledger.deaths -= 1
+            self._committer.outbox.advance(task.partition, task.progress)
+
+    def _note_next(self) -> None:
         """Note the attempt at the next record; committed before it is made."""
-        offset = self._queues[task.partition][0].offsets[0]
-        if task.ledger.trial != offset:
-            task.ledger.trial, task.ledger.deaths = offset, 0
-        self._committer.outbox.advance(task.partition, task.progress)
+        if self._noted is not None or not self._queues:
+            return
+        self._noted = next(iter(self._queues))
+        queue = self._queues[self._noted]
+        offset = queue.records[0].offsets[0]
+        if self._untried.pop(self._noted, -1) == offset == queue.task.ledger.trial:
+            queue.task.ledger.deaths -= 1  # the note that is found again is this process's own, and it lives
+        queue.task.ledger.try_alone(offset)
+        self._committer.outbox.advance(self._noted, queue.task.progress)
         self._committer.hurry = True

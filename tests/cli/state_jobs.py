@@ -106,7 +106,7 @@ class Job(ABC):
         worker = self.worker(bus)
         step = worker.step
         deadline = time.monotonic() + 60.0
-        with closing(bus.cluster()) as cluster, closing(self.group(bus)) as group:
+        with closing(bus.cluster()) as cluster, closing(bus.group()) as group:
 
             def stepping() -> bool:
                 alive = step()
@@ -122,10 +122,6 @@ class Job(ABC):
                 worker._drain = lambda: None  # type: ignore[method-assign]
             worker.run()
         assert time.monotonic() < deadline
-
-    def group(self, bus: Bus) -> Any:
-        assert bus.group is not None
-        return bus.group()
 
     def partitions(self) -> list[TopicPartition]:
         return [TopicPartition(self.config.input.topic, number) for number in range(PARTITIONS)]

@@ -720,10 +720,8 @@ def test_verify_of_a_worker_at_work_is_no_problem(
         job.feed(records(t, t + 1))
         for _ in range(6):
             worker.step()
-    asked = app.build_bus(job.config)
-    assert asked.group is not None
-    group = asked.group()
-    look_up = type(group).committed
+    group = type(app.build_bus(job.config).group())
+    look_up = group.committed
     times = iter(range(3, 1000))
 
     def working(self: Any, *arguments: Any) -> Any:
@@ -734,7 +732,7 @@ def test_verify_of_a_worker_at_work_is_no_problem(
             worker.step()
         return found
 
-    monkeypatch.setattr(type(group), "committed", working)
+    monkeypatch.setattr(group, "committed", working)
     assert state(job, "verify") == 0
     out, err = shown()
     assert (out.startswith("ok: "), err) == (True, "")
@@ -784,6 +782,8 @@ def test_state_moves_on_a_real_broker(
     second.feed(records(120, 160, change_at=100))
     second.run()
     continued(first, second, calm)
+    if client != "kafka-python":
+        return  # the rest is the same through the port
     assert state(second, "export", str(tmp_path / "second")) == 0
     third = KafkaJob(kafka, make_topic, client=client)
     third.feed(records(160, 180, change_at=100))

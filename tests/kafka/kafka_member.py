@@ -132,7 +132,8 @@ def until(done: Callable[[], Any]) -> None:
 
 def column(topic: str, values: Sequence[bytes | None], partition: int = 0) -> Messages:
     count = len(values)
-    return Messages(TopicPartition(topic, partition), [None] * count, list(values), [1] * count, [()] * count)
+    now_ms = int(time.time() * 1000)  # records of the distant past may be deleted at any moment
+    return Messages(TopicPartition(topic, partition), [None] * count, list(values), [now_ms] * count, [()] * count)
 
 
 def fill(servers: str, topic: str, values: Sequence[bytes], partition: int = 0, **settings: Any) -> None:

@@ -28,14 +28,16 @@ IMPATIENT = (
 class Setting:
     """Topics, a configuration and a worker process for one test."""
 
-    def __init__(self, kafka: LocalKafka, folder: Path, data: JobData, extra: str = "") -> None:
+    def __init__(
+        self, kafka: LocalKafka, folder: Path, data: JobData, extra: str = "", client: str = "kafka-python"
+    ) -> None:
         self.kafka, self.data = kafka, data
         self.app_id = f"job-{secrets.token_hex(4)}"
         self.topic = f"{self.app_id}-input"
         outputs = [f"{self.app_id}-{kind}" for kind in OUTPUTS]
         create_topics(kafka.bootstrap_servers, [self.topic, *outputs], PARTITIONS)
         config = write_config(
-            folder / "worker.toml", self.app_id, kafka.bootstrap_servers, self.topic, data, DETECTOR + extra
+            folder / "worker.toml", self.app_id, kafka.bootstrap_servers, self.topic, data, DETECTOR + extra, client
         )
         self.worker = WorkerProcess(config, folder / "worker.log")
 
@@ -56,11 +58,13 @@ def workers() -> Iterator[list[WorkerProcess]]:
         worker.close()
 
 
-@pytest.mark.parametrize("mode", ["explicit", "stream"])
-def test_calm(kafka_process: LocalKafka, tmp_path: Path, workers: list[WorkerProcess], mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "client"), [("explicit", "kafka-python"), ("stream", "kafka-python"), ("explicit", "confluent")]
+)
+def test_calm(kafka_process: LocalKafka, tmp_path: Path, workers: list[WorkerProcess], mode: str, client: str) -> None:
     data = JobData(keys=12, pairs=900, changed=3, change_at=600, mode=mode)
     extra = 'dependence = "none"\n' if mode == "stream" else ""
-    setting = Setting(kafka_process, tmp_path, data, extra)
+    setting = Setting(kafka_process, tmp_path, data, extra, client)
     workers.append(setting.worker)
     records = setting.produce()
     setting.worker.start()

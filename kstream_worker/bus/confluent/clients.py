@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from kstream_worker.bus.common.bounded import Deadline
-from kstream_worker.bus.confluent.errors import MEANINGS, cause_of, meaning_of
+from kstream_worker.bus.confluent.errors import MEANINGS, TLS, cause_of, meaning_of
 from kstream_worker.bus.confluent.settings import ConfluentSettings
 from kstream_worker.errors import ConfigError, KstreamError, Retry
 
@@ -19,6 +19,23 @@ T = TypeVar("T")
 
 client_log = logging.getLogger("kafka.librdkafka")
 
+
+def plain(record: logging.LogRecord) -> bool:
+    """A filter for its lines: warnings at most, since what follows from them the worker says itself.
+
+    The client's word for the kind of line goes into the template, by which repeated lines are known.
+    """
+    if record.levelno > logging.WARNING:
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    if isinstance(record.args, tuple) and len(record.args) == 3:
+        kind, client, text = record.args
+        record.msg, record.args = f"{kind} [%s] %s", (client, text)
+    return True
+
+
+client_log.addFilter(plain)
+
+HANDSHAKE = "SSL handshake failed"  # said of a broker that hangs up, too
 SLICE_S = 0.2  # between two looks at what the client noted
 CONNECT_S = 10.0
 REQUEST_S = 10.0  # the limit of one request
@@ -36,16 +53,21 @@ class Notes:
         if self._last is None or error.code() != KafkaError._ALL_BROKERS_DOWN:  # which says less than the one before
             self._last = error
 
-    def refusal(self, doing: str, *, tls: bool = True) -> KstreamError | None:
+    def refusal(self, doing: str, *, connected: bool = False) -> KstreamError | None:
         """What no retry can mend. A refused TLS connection is that only before the first success."""
-        if self._last is None or (self._last.code() == KafkaError._SSL and not tls):
+        if self._last is None or (self._last.code() == KafkaError._SSL and connected):
             return None
         made, _ = MEANINGS.get(self._last.code(), (Retry, ""))
         return meaning_of(self._last, doing) if issubclass(made, ConfigError) else None
 
-    def explain(self) -> str:
-        """The last thing said, for the message of a time-out."""
-        return "" if self._last is None else f"; the last attempt ended with: {self._last.str().strip()}"
+    def late(self, meaning: Retry, doing: str) -> KstreamError:
+        """The error of a connection that was not made in time, with the last thing said about it."""
+        if self._last is None:
+            return meaning
+        said = self._last.str().strip()
+        if HANDSHAKE in said:
+            return ConfigError(f"{doing}: {TLS} ({said})")
+        return Retry(f"{meaning}; the last attempt ended with: {said}")
 
 
 def new_consumer(settings: Mapping[str, Any], notes: Notes) -> Consumer:
@@ -89,7 +111,7 @@ def connect(ask: Callable[[float], T], serve: Callable[[], object], notes: Notes
             if not isinstance(meaning, Retry):
                 raise meaning from error
             if deadline.passed():
-                raise Retry(f"{meaning}{notes.explain()}") from error
+                raise notes.late(meaning, doing) from error
 
 
 class Admin:
@@ -131,7 +153,7 @@ class Admin:
             except FutureTimeout:
                 self.client.poll(0)
                 if deadline.passed():
-                    raise Retry(f"the broker did not answer{self._notes.explain()}") from None
+                    raise Retry("the broker did not answer") from None
 
     def close(self) -> None:
         """Stop; its end is its destruction."""

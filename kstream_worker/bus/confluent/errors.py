@@ -24,6 +24,10 @@ CODEC = "the records are compressed in a way that this librdkafka cannot read"
 SETTING = "a client setting is not acceptable"
 
 
+# Once fenced, a consumer says only that it failed for good, with this text of the reason.
+INSTANCE_FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
+
+
 def _each(codes: Iterable[int], made: type[KstreamError], reason: str) -> dict[int, Meaning]:
     return dict.fromkeys(codes, (made, reason))
 
@@ -68,7 +72,7 @@ MEANINGS: dict[int, Meaning] = {
     ),
     **_each((E._UNKNOWN_PARTITION,), ConfigError, "the partition does not exist; see the number of partitions"),
     **_each((E._SSL,), ConfigError, TLS),
-    **_each((E._FS, E._NOENT), ConfigError, reasons.BAD_FILE),
+    **_each((E._FS,), ConfigError, reasons.BAD_FILE),
     **_each(
         (
             E._INVALID_ARG,
@@ -89,7 +93,7 @@ MEANINGS: dict[int, Meaning] = {
         reasons.BAD_SETTING,
     ),
     **_each(
-        (E.UNKNOWN_TOPIC_OR_PART, E._UNKNOWN_TOPIC, E.UNKNOWN_TOPIC_ID, E.INCONSISTENT_TOPIC_ID),
+        (E.UNKNOWN_TOPIC_OR_PART, E._UNKNOWN_TOPIC, E.UNKNOWN_TOPIC_ID, E.INCONSISTENT_TOPIC_ID, E._NOENT),
         Retry,
         reasons.TOPIC_AWAY,
     ),
@@ -129,7 +133,9 @@ def classify(error: BaseException, doing: str) -> KstreamError:
 def meaning_of(error: KafkaError, doing: str) -> KstreamError:
     """`classify` for the error objects that come in messages and callbacks."""
     made, reason = MEANINGS.get(error.code(), (Retry, reasons.PASSING))
-    if made is Retry and error.fatal():
+    if error.code() == E._FATAL and INSTANCE_FENCED in error.str():
+        made, reason = Fatal, reasons.INSTANCE_FENCED
+    elif made is Retry and (error.fatal() or error.code() == E._FATAL):
         made, reason = Fatal, "the client cannot go on"
     return made(f"{doing}: {reason} ({error.name()}: {error.str().strip()})")
 

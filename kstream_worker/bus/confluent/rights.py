@@ -6,12 +6,14 @@ is opened under a name of our own.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-from kstream_worker.bus.common.bounded import run_bounded
+from kstream_worker.bus.common.bounded import Deadline, run_bounded
 from kstream_worker.bus.common.reasons import RightsWords
 from kstream_worker.bus.confluent.admin_api import AclOperation
 from kstream_worker.bus.confluent.clients import REQUEST_S, Admin
@@ -21,6 +23,16 @@ from kstream_worker.errors import Retry
 
 PROBE = "check"
 PROBE_S = 30.0
+PAUSE_S = 0.1
+PASSING = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError._WAIT_COORD,
+        KafkaError._TIMED_OUT,
+    }
+)
 
 
 class Rights(RightsWords):
@@ -76,11 +88,8 @@ class Rights(RightsWords):
                     yield self.missing_on_topic(operation, role, topic)
 
     def _group(self, admin: Admin) -> Iterator[str]:
-        futures = admin.client.describe_consumer_groups(
-            [self.group_id], include_authorized_operations=True, request_timeout=REQUEST_S
-        )
         try:
-            allowed = _allows(admin.answer(futures[self.group_id]).authorized_operations, "READ")
+            allowed = _allows(self._describe_group(admin).authorized_operations, "READ")
         except KafkaException as error:
             if cause_of(error).code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
                 raise
@@ -88,15 +97,31 @@ class Rights(RightsWords):
         if not allowed:
             yield self.missing_on_group()
 
+    def _describe_group(self, admin: Admin) -> Any:
+        """Ask again while the coordinator starts up: its topic is made at the first request."""
+        deadline = Deadline(PROBE_S)
+        while True:
+            futures = admin.client.describe_consumer_groups(
+                [self.group_id], include_authorized_operations=True, request_timeout=REQUEST_S
+            )
+            try:
+                return admin.answer(futures[self.group_id])
+            except KafkaException as error:
+                if cause_of(error).code() not in PASSING or deadline.passed():
+                    raise
+                time.sleep(PAUSE_S)
+
     def _transactions(self, settings: Mapping[str, Any]) -> Iterator[str]:
+        stop = threading.Event()
         try:
-            opened = run_bounded(lambda: Session(settings).close(), PROBE_S, "kafka-check")
+            opened = run_bounded(lambda: Session(settings, stop).close(), PROBE_S, "kafka-check")
         except KafkaException as error:
             if cause_of(error).code() != KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                 raise
             yield self.missing_on_transactions()
         else:
             if not opened:
+                stop.set()
                 raise Retry("the transaction coordinator did not become available")
 
 

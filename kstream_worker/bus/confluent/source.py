@@ -185,7 +185,7 @@ class ConfluentSource:
 
     def _settle(self) -> None:
         """The capture holds while the client is in the generation that it was made in."""
-        refusal = self._notes.refusal(f"reading {self._topic}", tls=False)
+        refusal = self._notes.refusal(f"reading {self._topic}", connected=True)
         if refusal is not None:
             raise refusal
         captured = self._log.captured

@@ -31,20 +31,21 @@ class Session:
 
     Args:
         settings: configuration of the producer, transactional id included.
+        stop: once set, the opening is given up.
     """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], stop: threading.Event) -> None:
         self.notes = Notes()
         self.producer = new_producer(settings, self.notes)
         try:
-            self._init_transactions()
+            self._init_transactions(stop)
         except BaseException:
             discard(self.producer)
             raise
 
-    def _init_transactions(self) -> None:
+    def _init_transactions(self, stop: threading.Event) -> None:
         """Wait as long as it takes: the caller stops waiting, and finds the producer later."""
-        while True:
+        while not stop.is_set():
             try:
                 self.producer.init_transactions(SLICE_S)
             except KafkaException as error:
@@ -56,6 +57,7 @@ class Session:
                     raise
             else:
                 return
+        raise Abandoned
 
     def close(self) -> None:
         """Stop a producer without a transaction."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaError, KafkaException
@@ -45,9 +46,15 @@ class ConfluentWriter(TransactionalWriter[Session, ConfluentMembership]):
         self._batch_bytes = int(producer.get(BATCH_SIZE, DEFAULT_BATCH_BYTES))
         self._longest_bytes = 0  # of a message of the last commit
         self._asked_after_fencing = False
+        self._stop = threading.Event()
+
+    def close(self, timeout_s: float) -> None:
+        """End what is open, so that nobody waits for it, and stop; within `timeout_s`."""
+        super().close(timeout_s)
+        self._stop.set()
 
     def _open(self) -> Session:
-        return Session({**self._producer_settings, BATCH_SIZE: self._batch_bytes})
+        return Session({**self._producer_settings, BATCH_SIZE: self._batch_bytes}, self._stop)
 
     def _attempt_of(
         self,

@@ -69,8 +69,14 @@ def files_bus(
 
 
 def _notes(inputs: Sequence[Input], folder: Path | None) -> list[str]:
+    kept = (
+        ""
+        if folder is None
+        else "; models then lack what came after their last snapshot, and the next start needs "
+        "`state.on_offset_mismatch` trust_state to go on with them"
+    )
     notes = [
-        f"{one.name} cannot be replayed: what was read of it and not committed is lost if this process dies"
+        f"{one.name} cannot be replayed: what was read of it and not committed is lost if this process dies{kept}"
         for one in inputs
         if one.is_stream
     ]
