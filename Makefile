@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-throughput job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -49,6 +49,16 @@ bench-arl: install
 
 bench-throughput: install
 	$(BIN)/python -m benchmarks.throughput
+
+# Beside another commit: make bench-compare COMMIT=v0.1.0
+bench-compare: install
+	$(BIN)/python -m benchmarks.compare --commit $(COMMIT)
+
+bench-keys: install
+	$(BIN)/python -m benchmarks.keys
+
+bench-restore: install
+	$(BIN)/python -m benchmarks.restore
 
 # Simulations: any number (SEEDS=100000), or one with its trace (SEED=17).
 chaos-sim: install

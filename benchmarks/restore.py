@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import restore_move, restore_replay, restore_speed
-from benchmarks.job import JobData, committed_total, produce, write_config
+from benchmarks.job import JobData, produce, write_config
 from benchmarks.live import make_topics
 from kstream_worker.bus.broker import LocalKafka
 
@@ -65,15 +65,15 @@ def slow_restore(bootstrap: str, folder: Path, client: str, seconds: float) -> d
     topic = make_topics(bootstrap, app_id, 2, {})
     data = JobData(keys=20, pairs=50, changed=0, mode="stream")
     produce(bootstrap, topic, 2, data)
-    extra = f'[bus]\nclient = "{client}"\n[bus.kafka.consumer]\n{POLL_INTERVALS[client]}'
-    config = write_config(folder / f"{app_id}.toml", app_id, bootstrap, topic, data, extra)
-    command = [sys.executable, "-m", "benchmarks.restore_slow", str(config), str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 200.0, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{app_id} failed:\n{done.stderr[-3000:]}")
+    extra = f"[bus.kafka.consumer]\n{POLL_INTERVALS[client]}"
+    config = write_config(folder / f"{app_id}.toml", app_id, bootstrap, topic, data, extra, client)
+    for slowed_s in (0.0, seconds):  # the first one leaves state behind
+        command = [sys.executable, "-m", "benchmarks.restore_slow", str(config), str(slowed_s)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 200.0, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{app_id} failed:\n{done.stderr[-3000:]}")
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    committed, end = committed_total(bootstrap, app_id, topic, 2)
-    stayed = (seen["assigned"], seen["taken"], len(seen["generations"])) == (1, 0, 1) and committed == end
+    stayed = (seen["assigned"], seen["taken"], len(seen["generations"])) == (1, 0, 1)
     return {"client": client, "restore_s": seconds, "poll_interval_s": POLL_INTERVAL_S, **seen, "stayed": stayed}
 
 

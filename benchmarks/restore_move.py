@@ -92,11 +92,11 @@ def positions(bootstrap: str, group: str, topic: str) -> dict[int, int]:
 def measure(bootstrap: str, folder: Path, keys: int, per_key: int, client: str, *, leave: bool) -> dict[str, Any]:
     app_id = f"move-{client}-{'leave' if leave else 'kill'}-{int(time.time())}"
     topic = make_topics(bootstrap, app_id, PARTITIONS, {})
-    extra = f'{DETECTOR}[state]\ninterval = 5.0\n[bus]\nclient = "{client}"\n[bus.kafka.consumer]\n{CLIENTS[client]}'
+    extra = f"{DETECTOR}[state]\ninterval = 5.0\n[bus.kafka.consumer]\n{CLIENTS[client]}"
     shape = JobData(dims=2, mode="stream")
     workers = []
     for name in ("stays", "goes"):
-        config = write_config(folder / f"{app_id}-{name}.toml", app_id, bootstrap, topic, shape, extra)
+        config = write_config(folder / f"{app_id}-{name}.toml", app_id, bootstrap, topic, shape, extra, client)
         workers.append(LiveWorker(config, folder / f"{app_id}-{name}.log", ("--leave",) if leave else ()))
     stays, goes = workers
     traffic = Traffic(bootstrap, topic, keys * PARTITIONS, per_key, 2000)

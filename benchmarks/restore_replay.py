@@ -83,10 +83,10 @@ def to_replay(bootstrap: str, state: str) -> int:
 def measure(bootstrap: str, folder: Path, keys: int, per_key: int, replay_records: int, client: str) -> dict[str, Any]:
     app_id = f"replay-{int(time.time())}"
     topic = make_topics(bootstrap, app_id, PARTITIONS, {"segment.bytes": str(64 << 20)})
-    extra = f'{DETECTOR}[state]\nreplay_records = {replay_records}\ninterval = 5.0\n[bus]\nclient = "{client}"\n'
+    extra = f"{DETECTOR}[state]\nreplay_records = {replay_records}\ninterval = 5.0\n"
     shape = JobData(dims=2, mode="stream")
-    config = name_worker(write_config(folder / f"{app_id}.toml", app_id, bootstrap, topic, shape, extra), "w-0")
-    worker = LiveWorker(config, folder / f"{app_id}.log")
+    config = write_config(folder / f"{app_id}.toml", app_id, bootstrap, topic, shape, extra, client)
+    worker = LiveWorker(name_worker(config, "w-0"), folder / f"{app_id}.log")
     total = fill(bootstrap, topic, rows(keys, range(per_key)))
     watched, began = Watched(), time.monotonic()
     try:

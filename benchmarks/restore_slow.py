@@ -55,7 +55,7 @@ class Seen:
     Attributes:
         assigned: times that partitions came.
         taken: times that partitions went.
-        generations: of the group, each once, in order.
+        generations: of the group since then, each once, in order; joining may take two.
         ready_s: from the first assignment until all partitions are read; None for never.
     """
 
@@ -84,7 +84,7 @@ class WatchedSource:
             else:
                 self._seen.taken += 1
         membership = self.membership()
-        if membership is not None and membership.generation not in self._seen.generations:
+        if self._seen.assigned and membership is not None and membership.generation not in self._seen.generations:
             self._seen.generations.append(membership.generation)
         return poll
 
@@ -117,7 +117,7 @@ def run(config_path: Path, seconds: float) -> Seen:
         first = first or (now if seen.assigned else 0.0)
         if board.is_ready() and seen.ready_s is None:
             seen.ready_s = now - first
-        if now > deadline or (seen.ready_s is not None and now - first > seen.ready_s + 3.0):
+        if now > deadline or (seen.ready_s is not None and now - first > seen.ready_s + 1.0):
             worker.request_stop()
         return alive
 

@@ -129,8 +129,8 @@ def measure(bootstrap: str, folder: Path, client: str, kind: str, megabytes: int
     app_id = f"speed-{client}-{kind}-{int(time.time())}"
     topic = make_topics(bootstrap, app_id, PARTITIONS, {"segment.bytes": str(1 << 30)})
     data = JobData(dims=2, mode="stream")
-    extra = f'[bus]\nclient = "{client}"\n[state]\nmax_keys = 10000000\n'
-    config = load(write_config(folder / f"{app_id}.toml", app_id, bootstrap, topic, data, extra))
+    extra = "[state]\nmax_keys = 10000000\n"
+    config = load(write_config(folder / f"{app_id}.toml", app_id, bootstrap, topic, data, extra, client))
     app.warm_up_kernels(config)
     values = snapshots(config, SAMPLES[kind])
     size = statistics.mean(map(len, values))

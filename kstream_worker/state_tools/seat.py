@@ -103,6 +103,7 @@ class Seat:
         while True:
             token = f"{self.birth}{secrets.token_urlsafe(12)}"
             if self._attempt(make(token), offsets, token):
+                self._patience.succeeded()
                 self.keep()
                 return token
             self._place.sleep(self._patience.failed("the transaction was aborted"))
@@ -122,7 +123,6 @@ class Seat:
                 self._place.sleep(self._patience.failed(str(error)))
                 self.keep()
                 continue
-            self._patience.succeeded()
             return outcome is Outcome.COMMITTED
 
 

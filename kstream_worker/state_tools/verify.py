@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from kstream_worker.errors import KstreamError
 from kstream_worker.ports import Bank, Group
 from kstream_worker.records import Committed, End, TopicPartition
+from kstream_worker.state.checks import check_state_topic, largest_snapshot_bytes
 from kstream_worker.state.opening import Found, StateIdentity, decide
 from kstream_worker.state_tools.names import key_name
 from kstream_worker.state_tools.place import ANSWER_S, Place
 from kstream_worker.state_tools.reading import StateReader
 from kstream_worker.state_tools.survey import Entry, Survey, inspector, survey
-
-_ENVELOPE_BYTES = 65_536  # of a record around the model: its own frame, key and head
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +41,21 @@ def verify(place: Place, reader: StateReader, group: Group, bank: Bank, ours: St
         bank: empty, of the configuration: opens each model.
         ours: what the configuration writes state by.
     """
-    problems = [*_topics(place, bank)]
-    notes: list[str] = []
+    inputs = place.persist(lambda: place.cluster.partition_count(place.topic)) or 0
+    topic = place.persist(
+        lambda: check_state_topic(
+            place.cluster,
+            input_topic=place.topic,
+            state_topic=place.state_topic,
+            largest_snapshot_bytes=largest_snapshot_bytes(bank.bytes_per_key),
+        )
+    )
+    problems, notes = [*topic.problems], [*topic.warnings]
+    if not inputs:
+        problems.append(f"the input topic {place.topic} does not exist: correct input.topic, or make it")
     keys = 0
     inspect = inspector(bank)
-    for number in place.partitions():
+    for number in place.partitions()[:inputs]:
         tp = place.input_of(number)
         before = _committed(place, group, tp)
         found = survey(reader, number, inspect)
@@ -56,34 +65,6 @@ def verify(place: Place, reader: StateReader, group: Group, bank: Bank, ours: St
         problems += _snapshots(place, found, moving=before != after)
         notes += _notes(place, found)
     return Verdict(problems, notes, keys)
-
-
-def _topics(place: Place, bank: Bank) -> Iterator[str]:
-    here = place.persist(lambda: place.cluster.partition_count(place.topic))
-    state = len(place.partitions())
-    if here != state:
-        yield (
-            f"{place.state_topic} has {state} partitions, {place.topic} has {here or 'none'}: keys belong to "
-            "partitions, so both must be equal. Make a state topic of that many under another name (state.topic), and "
-            "raise app.model_epoch"
-        )
-    settings = place.persist(lambda: place.cluster.topic_config(place.state_topic))
-    yield from _settings(place.state_topic, settings, bank)
-
-
-def _settings(topic: str, settings: Mapping[str, str], bank: Bank) -> Iterator[str]:
-    policy = settings.get("cleanup.policy", "compact").split(",")
-    if "compact" not in policy:
-        yield f"{topic} is not compacted: it grows for ever, or loses keys that are silent. Set cleanup.policy=compact"
-    elif "delete" in policy:
-        yield f"{topic} deletes old records: keys that are silent are lost. Set cleanup.policy=compact"
-    largest = bank.bytes_per_key + bank.bytes_per_key // 255 + _ENVELOPE_BYTES  # an LZ4 block grows by a 255th at most
-    limit = int(settings.get("max.message.bytes", largest))
-    if limit < largest:
-        yield (
-            f"{topic} takes records of {limit} bytes, a snapshot may have {largest}: a commit would fail. Set "
-            f"max.message.bytes={largest}"
-        )
 
 
 def _committed(place: Place, group: Group, tp: TopicPartition) -> Committed | None:
@@ -109,9 +90,6 @@ def _opening(place: Place, found: Survey, committed: Committed | None, ours: Sta
         yield f"{tp}: the header would read again from {header.replay_from}, beyond its own offset {header.offset}"
     if found.empty and committed is None:
         return
-    exists = place.persist(lambda: place.cluster.partition_count(tp.topic)) or 0
-    if found.number >= exists:
-        return  # said already
     state = Found(
         partition=tp,
         committed=committed,

@@ -1,8 +1,9 @@
 """What a commit adds for the next process: a header for each of its partitions, snapshots, and deletions.
 
 Snapshots go oldest dirty key first, at a pace in bytes: at least `FLOOR_BYTES_S` where keys are due, and as much as it
-takes to have written all dirty keys once in `replay_records` records. Keys whose published state changed always go with
-the commit that publishes it: what was published is never derived again.
+takes to have written all dirty keys once in `replay_records` records. Where that is not enough, since a commit has its
+own limit, nothing new is read until it is: a process never has to read more again. Keys whose published state changed
+always go with the commit that publishes it: what was published is never derived again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from kstream_worker.worker.task import Task
 FLOOR_BYTES_S = 4 * 2**20
 _MOST_DELETIONS = 20_000  # of one partition in one commit
 _LATE = 0.5  # share of `replay_records` from which a key's time does not matter
-_TOO_LATE = 0.9  # share from which the budget does not matter either
+_TOO_LATE = 0.9  # share from which the budget does not matter either, and nothing new is read
+_IN_TIME = 0.8  # share at which reading goes on
 _NO_HEADERS: Headers = ()
 
 
@@ -78,11 +80,18 @@ class Journal:
         self._last_s = clock()
         self._last_records = 0
         self._snapshot_bytes = 0.0  # mean, of those written so far
+        self._overdue = False
 
     def pending(self) -> list[TopicPartition]:
         """Partitions with keys or deletions that are due, for which a commit is worth while without new records."""
         now = self._clock()
         return [tp for tp, task in self._tasks.items() if _is_open(task) and self._is_due(task, now)]
+
+    def overdue(self) -> bool:
+        """Whether snapshots lag so far behind that nothing new should be read."""
+        limit = (_IN_TIME if self._overdue else _TOO_LATE) * self._policy.replay_records
+        self._overdue = sum(_span(task) for task in self._tasks.values() if _is_open(task)) > limit
+        return self._overdue
 
     def changed_bytes(self) -> int:
         """Estimated bytes of the snapshots that the next commit must contain."""
@@ -127,7 +136,7 @@ class Journal:
             tp = max(spans, key=spans.__getitem__)
             page = by_partition[tp]
             late = total / self._policy.replay_records
-            limit = self._policy.max_bytes if late > _TOO_LATE else budget
+            limit = self._policy.max_bytes if self._overdue or late > _TOO_LATE else budget
             if written >= limit:
                 return
             if not (late > _LATE or self._is_due(page.task, now)):
@@ -142,7 +151,8 @@ class Journal:
 
     def _is_due(self, task: Task, now_s: float) -> bool:
         oldest = task.ledger.dirty.oldest()
-        due = oldest is not None and (self.draining or now_s - oldest[1].since_s >= self._policy.interval_s)
+        hurry = self.draining or self._overdue
+        due = oldest is not None and (hurry or now_s - oldest[1].since_s >= self._policy.interval_s)
         return due or bool(task.ledger.gone)
 
     def _count(self, pages: Iterable[_Page]) -> None:

@@ -259,9 +259,10 @@ class Worker:
             self._source.resume(partitions)
 
     def _press_back(self) -> None:
-        """Pause the input while the outbox is full, that is, while commits fail."""
-        if self._committer.full != self._paused:
-            self._paused = self._committer.full
+        """Pause the input while the outbox is full, that is, while commits fail, and while snapshots lag behind."""
+        press = self._committer.full or self._journal.overdue()
+        if press != self._paused:
+            self._paused = press
             readable = [tp for tp in self._tasks if tp not in self._unmarked and not self._trials.holds(tp)]
             (self._source.pause if self._paused else self._source.resume)(readable)
 
@@ -283,7 +284,9 @@ class Worker:
 
     def _offer_state(self) -> None:
         """Keys become due for a snapshot without new records, too."""
-        if self._committer.rested:
+        overdue = self._journal.overdue()
+        self._committer.hurry |= overdue
+        if self._committer.rested or (overdue and self._committer.empty):
             for tp in self._journal.pending():
                 if tp not in self._unmarked and not self._trials.holds(tp):
                     self._committer.outbox.advance(tp, self._tasks[tp].progress)

@@ -56,7 +56,7 @@ class Trials:
     def begin(self, task: Task) -> None:
         """A partition was opened: see how often that was tried in vain."""
         header = task.ledger.header
-        if header.attempts > _ATTEMPTS:
+        if header.attempts > _ATTEMPTS or task.ledger.trial >= 0:  # or somebody died trying
             self._until[task.partition] = header.offset + _OFFSETS
             log.warning(
                 "starts without progress: records go one by one for a while",

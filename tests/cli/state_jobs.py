@@ -15,6 +15,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as ClientPartition
 
 from kstream_worker import app
+from kstream_worker.__main__ import main
 from kstream_worker.bus.fake import FakeBroker
 from kstream_worker.bus.files import read_output
 from kstream_worker.config import Config, from_dict
@@ -22,6 +23,8 @@ from kstream_worker.ports import Bus
 from kstream_worker.records import End, Messages, Progress, TopicPartition
 from kstream_worker.state.format import Header, Snapshot, decode_header, decode_snapshot, input_key
 from kstream_worker.worker.loop import Worker
+
+Shown = Callable[[], tuple[str, str]]  # standard output and error since the last call
 
 PARTITIONS = 2
 KEYS = 4
@@ -286,6 +289,51 @@ class KafkaJob(Job):
                 for rows in consumer.poll(timeout_ms=200).values():
                     found += [json.loads(row.value) for row in rows]
         return found
+
+
+class Jobs:
+    """Makes applications on one bus."""
+
+    def __init__(self, kind: str, folder: Path, broker: FakeBroker) -> None:
+        self.kind, self.folder, self.broker = kind, folder, broker
+        self.made: dict[str, Job] = {}
+
+    def __call__(self, name: str = "pumps", inputs: str = "input", **sections: Any) -> Job:
+        job: Job
+        if self.kind == "files":
+            job = FilesJob(self.folder, name, inputs, **sections)
+        else:
+            job = FakeJob(name, self.broker, inputs, **sections)
+        self.made[name] = job
+        return job
+
+
+def state(job: Job, *words: str) -> int:
+    return main(["state", *words, *job.flags])
+
+
+def worked(job: Job, *, change_at: int = 10**9) -> Job:
+    """A job with snapshots of 80 pairs a key, and 40 more pairs that no snapshot covers."""
+    job.feed(records(0, 80, change_at))
+    job.run()
+    job.feed(records(80, 120, change_at))
+    job.run(snapshots=False)
+    return job
+
+
+def uninterrupted(jobs: Jobs, last: int, **sections: Any) -> Job:
+    job = jobs("calm", "calm-input", **sections)
+    job.feed(records(0, last, change_at=100))
+    job.run()
+    return job
+
+
+def continued(first: Job, second: Job, calm: Job) -> None:
+    """What both published together is what one without a stop published, and so are the models."""
+    assert {key: first.estimates().get(key, []) + rows for key, rows in second.estimates().items()} == calm.estimates()
+    assert first.alarms() + second.alarms() == calm.alarms()
+    assert len(calm.alarms()) > 0
+    assert second.models() == calm.models()
 
 
 def _with(sections: dict[str, Any], section: str, **values: Any) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def test_the_position_passes_markers_and_aborted_records_but_not_an_open_transac
         batches = member.read(2)
         assert [value for batch in batches for value in batch.values] == [b"0", b"2"]
         until(lambda: member.poll() and member.source.position(partition) == 8)
-        with contextlib.closing(ConfluentReader(settings, group_id="r")) as reader:
+        with contextlib.closing(ConfluentReader(settings, group_id="r", topic=topic)) as reader:
             reader.assign({partition: 0})
             seen = []
             until(lambda: seen.extend(reader.poll(0.1)) or reader.position(partition) == 8)
@@ -222,7 +222,7 @@ def test_records_that_retention_took_are_fatal(kafka, kafka_admin, make_topic):
     topic = make_topic()
     fill(kafka, topic, [b"x"] * 3)
     kafka_admin.delete_records({OtherPartition(topic, 0): 2})
-    with contextlib.closing(ConfluentReader(ConfluentSettings([kafka]), group_id="r")) as reader:
+    with contextlib.closing(ConfluentReader(ConfluentSettings([kafka]), group_id="r", topic=topic)) as reader:
         reader.assign({TopicPartition(topic, 0): 0})
         with pytest.raises(Fatal, match="retention"):
             until(lambda: reader.poll(0.1) and False)
@@ -312,7 +312,8 @@ def test_an_evicted_member_cannot_commit_learns_it_and_comes_back(kafka, make_to
 
 def test_a_member_put_out_while_it_joins_loses_what_it_had(kafka, make_topic):
     topic = make_topic(partitions=2)
-    first, second, third = (RdMember(kafka, topic, name=name) for name in "abc")
+    consumer = {**QUICK, "session.timeout.ms": 6_000}  # what the rebalance waits for the member that is gone
+    first, second, third = (RdMember(kafka, topic, name=name, consumer=consumer) for name in "abc")
     admin = KafkaAdminClient(bootstrap_servers=kafka)
     with members(first), members(second):
         until(lambda: first.poll() and second.poll() and (len(first.owned), len(second.owned)) == (1, 1))

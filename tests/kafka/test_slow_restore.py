@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.job import OUTPUTS, JobData, committed_total, create_topics, produce, write_config
+from benchmarks.job import OUTPUTS, JobData, create_topics, produce, write_config
 from benchmarks.restore_slow import run
 
 pytestmark = pytest.mark.kafka
@@ -27,11 +27,9 @@ def test_a_slow_restore_does_not_leave_the_group(kafka: str, tmp_path: Path, cli
     data = JobData(keys=4, pairs=20, changed=0, mode="stream")
     produce(kafka, topic, PARTITIONS, data)
     consumer = f"[bus.kafka.consumer]\n{POLL_INTERVAL[client == 'confluent']}"
-    config = write_config(
-        tmp_path / "worker.toml", app_id, kafka, topic, data, f'{consumer}[bus]\nclient = "{client}"\n'
-    )
+    config = write_config(tmp_path / "worker.toml", app_id, kafka, topic, data, consumer, client)
+    run(config, 0.0)  # leaves state behind
     seen = run(config, 9.0)
     assert seen.ready_s is not None
-    assert seen.ready_s > 9.0
+    assert seen.ready_s > 6.0
     assert (seen.assigned, seen.taken, len(seen.generations)) == (1, 0, 1)
-    assert committed_total(kafka, app_id, topic, PARTITIONS) == (80, 80)

@@ -126,6 +126,11 @@ def expired_keys_that_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KeyTable, "silent_since", restored_ones_stay)
 
 
+def replays_without_a_bound(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(journal, "_LATE", float("inf"))
+    patch.setattr(journal, "_TOO_LATE", float("inf"))
+
+
 MUTANTS: tuple[Break, ...] = (
     snapshots_that_are_not_skipped,
     a_header_from_before_the_batch,
@@ -142,4 +147,5 @@ MUTANTS: tuple[Break, ...] = (
     deletions_taken_for_committed_that_were_not,
     keys_whose_last_sight_is_forgotten,
     expired_keys_that_stay,
+    replays_without_a_bound,
 )

@@ -77,7 +77,7 @@ def scenario_of(seed: int) -> Scenario:
     """The scenario of a seed; `SEEDS_PER_SCRIPT` successive seeds share a script, and so an oracle."""
     shape = random.Random(f"shape {seed // SEEDS_PER_SCRIPT}")
     draw = random.Random(f"scenario {seed}")
-    real = seed // SEEDS_PER_SCRIPT % 10 == 9
+    real = seed // SEEDS_PER_SCRIPT % 16 == 9
     ttl_ms = shape.choice((0, 1600, 1600, 3200, 6400))
     script = ScriptSettings(
         seed=seed // SEEDS_PER_SCRIPT,
@@ -85,7 +85,7 @@ def scenario_of(seed: int) -> Scenario:
         records=80 if real else shape.randint(12, 32),
         keys=2 if real else shape.randint(2, 9),
         ttl_ms=ttl_ms or 1600,
-        poison=shape.choice((0, 0, 0, 1, 2)),
+        poison=shape.choice((0,) * 9 + (1, 1, 2)),
         changes=real,
     )
     return Scenario(
@@ -109,8 +109,7 @@ def schedule_of(scenario: Scenario) -> list[Action]:
     draw = random.Random(f"schedule {scenario.seed}")
     drawers = _drawers(draw, scenario)
     weights = [weight for weight, _ in drawers]
-    count = draw.randint(10, 60)
-    return [drawer() for _, drawer in draw.choices(drawers, weights, k=count)]
+    return [drawer() for _, drawer in draw.choices(drawers, weights, k=draw.randint(10, 60))]
 
 
 def _drawers(draw: random.Random, scenario: Scenario) -> list[tuple[float, Callable[[], Action]]]:
@@ -128,6 +127,7 @@ def _drawers(draw: random.Random, scenario: Scenario) -> list[tuple[float, Calla
         (12.0, lambda: ("feed", partition(), draw.randint(1, 20))),
         (4.0 * trouble, lambda: ("commit fault", draw.choice(faults), draw.randint(1, 3))),
         (4.0 * trouble, lambda: ("crash", who(), draw.choice(POINTS), draw.randint(1, 3))),
+        (3.0 * trouble, lambda: ("aim", draw.choice(faults))),
         (3.0 * trouble, lambda: ("kill", who())),
         (2.0 * trouble, lambda: ("error", who(), draw.choice(_PATIENT), draw.randint(1, 2))),
         (2.0 * trouble, lambda: ("rebalance", who(), draw.choice(("revoked", "lost")), draw.randint(0, 2))),

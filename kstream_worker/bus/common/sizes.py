@@ -12,7 +12,7 @@ MAX_OVERHEAD_BYTES = 128  # of a batch and of one record without headers
 RecordSize = Callable[[bytes | None, bytes | None, Headers], int]
 
 
-def check_sizes(messages: Sequence[Messages], limit_bytes: int, setting: str, record_size: RecordSize) -> None:
+def check_sizes(messages: Sequence[Messages], limit_bytes: int, setting: str, record_size: RecordSize) -> int:
     """Refuse messages that the client would refuse in the middle of a transaction.
 
     Args:
@@ -21,12 +21,19 @@ def check_sizes(messages: Sequence[Messages], limit_bytes: int, setting: str, re
         setting: what the client calls it.
         record_size: bytes of one record (key, value, headers) as the client counts them.
 
+    Returns:
+        bytes that no message exceeds.
+
     Raises:
         ConfigError: a message is too large; sending it again cannot help.
     """
+    longest = 0
     for column in messages:
-        if len(column) and upper_bound(column) > limit_bytes:
+        bound = upper_bound(column)
+        longest = max(longest, bound)
+        if bound > limit_bytes:
             _check_each(column, limit_bytes, setting, record_size)
+    return longest
 
 
 def upper_bound(messages: Messages) -> int:

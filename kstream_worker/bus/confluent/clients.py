@@ -35,7 +35,7 @@ def plain(record: logging.LogRecord) -> bool:
 
 client_log.addFilter(plain)
 
-HANDSHAKE = "SSL handshake failed"  # said of a broker that hangs up, too
+HANDSHAKE = "SSL_HANDSHAKE"  # the state in which a broker that speaks no TLS hangs up
 SLICE_S = 0.2  # between two looks at what the client noted
 CONNECT_S = 10.0
 REQUEST_S = 10.0  # the limit of one request

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
@@ -12,8 +11,9 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 from kstream_worker.records import Batch, Headers, TopicPartition
 
 NO_HEADERS: Headers = ()
-_second = itemgetter(1)
-_partition = cast("Callable[[Message], int]", Message.partition)  # of a record none is missing
+# Of a record none of these is missing.
+_topic = cast("Callable[[Message], str]", Message.topic)
+_partition = cast("Callable[[Message], int]", Message.partition)
 _offset = cast("Callable[[Message], int]", Message.offset)
 
 
@@ -25,17 +25,15 @@ def split_errors(messages: list[Message]) -> tuple[list[Message], list[Message]]
 
 
 def to_batches(messages: list[Message]) -> Iterator[Batch]:
-    """One batch for each partition; `next_offset` is the last offset + 1. Sorts the list in place.
+    """One batch for each partition; `next_offset` is the last offset + 1.
 
     Args:
         messages: records, those of one partition in offset order.
     """
-    messages.sort(key=_partition)  # stable
-    for number, group in groupby(messages, key=_partition):
-        rows = list(group)
-        topics = set(map(Message.topic, rows))
-        for topic in sorted(str(topic) for topic in topics):
-            own = rows if len(topics) == 1 else [one for one in rows if one.topic() == topic]
+    topics = set(map(_topic, messages))
+    for topic in sorted(topics):
+        rows = messages if len(topics) == 1 else [one for one in messages if one.topic() == topic]
+        for number, own in _by_partition(rows):
             yield to_batch(TopicPartition(topic, number), own)
 
 
@@ -46,25 +44,42 @@ def to_batch(partition: TopicPartition, records: Sequence[Message]) -> Batch:
         partition: where they come from.
         records: at least one, in offset order.
     """
-    offsets = list(map(_offset, records))
-    epoch = records[-1].leader_epoch()
+    last, epoch = _offset(records[-1]), records[-1].leader_epoch()
     return Batch(
         partition=partition,
-        offsets=offsets,
+        offsets=_offsets(records),
         timestamps=_timestamps(records),
         keys=list(map(Message.key, records)),
         values=list(map(Message.value, records)),
         headers=_headers(records),
-        next_offset=offsets[-1] + 1,
+        next_offset=last + 1,
         leader_epoch=-1 if epoch is None else epoch,
     )
 
 
+def _by_partition(messages: list[Message]) -> Iterator[tuple[int, list[Message]]]:
+    """The client gives runs of records of one partition, which a stable sort joins at little cost."""
+    rows = sorted(messages, key=_partition)
+    start = 0
+    while start < len(rows):
+        number = _partition(rows[start])
+        end = bisect_right(rows, number, lo=start, key=_partition)
+        yield number, rows[start:end]
+        start = end
+
+
+def _offsets(records: Sequence[Message]) -> list[int]:
+    first, last = _offset(records[0]), _offset(records[-1])
+    if last - first == len(records) - 1:  # no gap: they ascend
+        return list(range(first, last + 1))
+    return list(map(_offset, records))
+
+
 def _timestamps(records: Sequence[Message]) -> list[int]:
-    pairs = list(map(Message.timestamp, records))
-    if TIMESTAMP_NOT_AVAILABLE in set(map(itemgetter(0), pairs)):
-        return [-1 if kind == TIMESTAMP_NOT_AVAILABLE else time for kind, time in pairs]
-    return list(map(_second, pairs))
+    kinds, times = zip(*map(Message.timestamp, records), strict=True)
+    if TIMESTAMP_NOT_AVAILABLE in kinds:
+        return [-1 if kind == TIMESTAMP_NOT_AVAILABLE else time for kind, time in zip(kinds, times, strict=True)]
+    return list(times)
 
 
 def _headers(records: Sequence[Message]) -> list[Headers]:

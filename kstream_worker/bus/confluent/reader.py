@@ -29,13 +29,14 @@ class ConfluentReader:
     Args:
         settings: of all clients.
         group_id: a group that may be read: the client asks for its coordinator. It never joins it.
+        topic: any topic that may be seen, to be asked about; the client knows no cheaper sign of life.
 
     Raises:
         Retry: no broker answers.
         ConfigError: the login, the certificate or a setting is refused.
     """
 
-    def __init__(self, settings: ConfluentSettings, *, group_id: str) -> None:
+    def __init__(self, settings: ConfluentSettings, *, group_id: str, topic: str) -> None:
         notes = Notes()
         self._positions: dict[TopicPartition, int] = {}
         self._held_error: KstreamError | None = None
@@ -43,7 +44,7 @@ class ConfluentReader:
         consumer = new_consumer({**settings.for_consumer(), "group.id": group_id, "enable.partition.eof": True}, notes)
         doing = f"connecting to {', '.join(settings.bootstrap_servers)}"
         try:
-            connect(consumer.cluster_id, lambda: consumer.poll(0), notes, doing)
+            connect(lambda timeout_s: consumer.list_topics(topic, timeout_s), lambda: consumer.poll(0), notes, doing)
         except BaseException:
             consumer.close()
             raise
@@ -71,8 +72,8 @@ class ConfluentReader:
             messages = self._client.consume(1, max(0.0, timeout_s))
             if messages:
                 messages += self._client.consume(MAX_RECORDS - 1, 0)
-        records, errors = split_errors(messages)
-        batches = [batch for batch in to_batches(records) if batch.partition in self._positions]
+            records, errors = split_errors(messages)
+            batches = [batch for batch in to_batches(records) if batch.partition in self._positions]
         for batch in batches:
             self._positions[batch.partition] = batch.next_offset
         for one in errors:

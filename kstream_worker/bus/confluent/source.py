@@ -93,9 +93,10 @@ class ConfluentSource:
         """
         deadline = Deadline(timeout_s)
         while True:
-            messages = self._poll_client(deadline)
-            self._settle()
-            found = self._collect(messages)
+            with collector_paused():
+                messages = self._poll_client(deadline)
+                self._settle()
+                found = self._collect(messages)
             if found.changes or found.batches or deadline.passed():
                 return found
 
@@ -177,11 +178,8 @@ class ConfluentSource:
 
     def _consume(self, consumer: Consumer, timeout_s: float) -> list[Message]:
         """Wait for the first record, then take what is there: one call for many waits until it has them all."""
-        with collector_paused():
-            messages = consumer.consume(1, timeout_s)
-            if messages:
-                messages += consumer.consume(MAX_RECORDS - 1, 0)
-        return messages
+        messages = consumer.consume(1, timeout_s)
+        return messages + consumer.consume(MAX_RECORDS - 1, 0) if messages else messages
 
     def _settle(self) -> None:
         """The capture holds while the client is in the generation that it was made in."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from confluent_kafka import KafkaError, KafkaException
 
 from kstream_worker.bus.common.bounded import Deadline
-from kstream_worker.bus.common.sizes import MAX_OVERHEAD_BYTES, check_sizes, headers_bound, upper_bound
+from kstream_worker.bus.common.sizes import MAX_OVERHEAD_BYTES, check_sizes, headers_bound
 from kstream_worker.bus.common.writer import TransactionalWriter
 from kstream_worker.bus.confluent.clients import Notes, new_consumer
 from kstream_worker.bus.confluent.errors import cause_of, classify
@@ -72,8 +72,7 @@ class ConfluentWriter(TransactionalWriter[Session, ConfluentMembership]):
         return membership
 
     def _check_sendable(self, messages: Sequence[Messages]) -> None:
-        self._longest_bytes = max(map(upper_bound, messages), default=0)
-        check_sizes(messages, self._max_message_bytes, "message.max.bytes", record_size)
+        self._longest_bytes = check_sizes(messages, self._max_message_bytes, "message.max.bytes", record_size)
 
     def _discard(self, session: Session) -> None:
         discard(session.producer)

@@ -1,0 +1,42 @@
+"""State that former releases wrote is read, rewritten in the format of today, and goes on bit by bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from state_golden import FOLDER, Golden, Place, config_of, read
+
+from kstream_worker.state.format import HEADER_KEY, decode_header, decode_snapshot
+
+FILES = sorted(path.name for path in FOLDER.glob("state-*.json"))
+
+
+def test_there_is_a_file_of_each_format_and_bank() -> None:
+    assert [f"state-{format}-{bank}.json" for format in (1, 2) for bank in ("pairs", "ranks")] == FILES
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("format", [1, 2])
+def test_golden_state_goes_on_bit_by_bit(name: str, format: int) -> None:
+    golden = read(FOLDER / name)
+    place = Place(config_of(golden.bank, format))
+    place.put(golden)
+    place.run()
+    assert known_fields(place.outputs(), golden) == golden.outputs
+    assert place.models == golden.models
+    assert {transition["transition"] for transition in golden.outputs["drift-alarms"]} == {"raised", "cleared"}
+    for key, value in place.state():  # all keys spoke, so all is written anew
+        decode_header(value) if key == HEADER_KEY else decode_snapshot(value)
+        assert value[1] == format  # the first element of the list
+
+
+def known_fields(outputs: dict[str, list[dict[str, Any]]], golden: Golden) -> dict[str, list[dict[str, Any]]]:
+    """Outputs without fields that were added since."""
+    return {
+        topic: [
+            {name: value for name, value in output.items() if name in wanted}
+            for output, wanted in zip(outputs[topic], golden.outputs[topic], strict=True)
+        ]
+        for topic in golden.outputs
+    }
