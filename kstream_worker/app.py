@@ -6,7 +6,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -356,9 +356,23 @@ def _check_topics(config: Config, cluster: Cluster) -> list[str]:
     )
     for warning in found.warnings:
         log.warning(warning)
+    _warn_of_clocks(config, cluster.topic_config(topic) if cluster.partition_count(topic) else {})
     known = [state] if cluster.partition_count(state) else []
     rights = cluster.check_rights(inputs=[topic, *known], outputs=[*output_topics(config), *known])
     return [*rights, *found.problems]
+
+
+def _warn_of_clocks(config: Config, settings: Mapping[str, str]) -> None:
+    """A device that stamps its records from a wrong clock would advance the clock of all."""
+    allowed_ms = float(settings.get("message.timestamp.after.max.ms", "inf"))
+    broker_stamps = settings.get("message.timestamp.type") == "LogAppendTime"
+    if settings and config.state.ttl and not broker_stamps and allowed_ms > 1000 * config.state.max_future_skew:
+        log.warning(
+            "producers stamp the input's records, with any time: one device with a fast clock can expire all other "
+            "keys of its partition. Set message.timestamp.type=LogAppendTime or a lower "
+            "message.timestamp.after.max.ms on the topic, or state.ttl to 0",
+            topic=config.input.topic,
+        )
 
 
 def run(config: Config, *, leave: bool = False, discard: bool = False, drain: bool = False) -> int:

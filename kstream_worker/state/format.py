@@ -5,7 +5,7 @@ Each partition of the state topic belongs to the input partition of the same num
     key 00           one *header*: how far the partition is committed, and what is needed to go on from there
     key 01 + <key>   a *snapshot* of one key of the input: its model, and the input position that it stands for
 
-A value is MessagePack: the list [format, head, CRC-32 of the head, model]. The head is a map in MessagePack. The model
+A value is MessagePack: the list [format, head, CRC-32 of the head that begins with the format, model]. The head is a map in MessagePack. The model
 of a snapshot is the bank's own snapshot, which carries its own CRC-32, in one LZ4 block with its length in front: rows
 of keys that warm up are mostly zeros. A header has an empty model. A null value says that a key is gone.
 
@@ -23,6 +23,8 @@ from typing import Any
 import lz4.block
 import msgpack
 
+from kstream_worker.errors import Fatal
+
 FORMATS = (1, 2)
 HEADER_KEY = b"\x00"
 KEY_PREFIX = b"\x01"
@@ -32,7 +34,11 @@ _MAX_MODEL_BYTES = 64 * 2**20
 
 
 class CorruptState(ValueError):
-    """A state record that cannot be read: cut, damaged, or of a format that is newer than this release."""
+    """A state record that cannot be read: cut or damaged."""
+
+
+class NewerState(Fatal):
+    """A state record of a format that is newer than this release: no damage, and nothing to be thrown away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class Header:
         attempts: starts at `offset` that led to no commit beyond it.
         trial: the offset of the one record that is being tried alone; -1 for none.
         deaths: how often that trial did not come back.
+        snapshots: keys that have one in the state topic, at least; fewer found mean that the topic lost some.
         model_epoch: `app.model_epoch` when this was written.
         generation: only snapshots of the same number belong to this header.
         pipeline: fingerprint of what shapes samples and the life of keys.
@@ -74,6 +81,7 @@ class Header:
     attempts: int = 0
     trial: int = -1
     deaths: int = 0
+    snapshots: int = 0
     model_epoch: int = 1
     generation: int = 0
     pipeline: str = ""
@@ -148,7 +156,8 @@ def decode_header(value: bytes) -> Header:
         head["closed"] = tuple((int(first), int(last)) for first, last in head["closed"])
         head["arls"] = tuple((int(offset), float(arl)) for offset, arl in head["arls"])
         head["rejected"] = tuple(map(int, head["rejected"]))
-        return Header(**head)
+        # Fields of a later release are none of ours: both may write to one topic while one takes over from the other.
+        return Header(**{name: value for name, value in head.items() if name in Header.__slots__})
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptState(f"no header of this release: {error}") from error
 
@@ -172,20 +181,23 @@ def _pack(format: int, head: Mapping[str, object], model: bytes) -> bytes:
     if format not in FORMATS:
         raise ValueError(f"state format {format} is unknown; this release writes {FORMATS}")
     packed = msgpack.packb(head)
-    value: bytes = msgpack.packb([format, packed, zlib.crc32(packed), model])
+    value: bytes = msgpack.packb([format, packed, zlib.crc32(packed, format), model])
     return value
 
 
 def _unpack(value: bytes) -> tuple[dict[str, Any], bytes]:
     try:
         format, packed, crc, model = msgpack.unpackb(value)
-        found = zlib.crc32(packed)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        found = zlib.crc32(packed, format)
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
         raise CorruptState(f"no state record: {error}") from error
-    if format not in FORMATS:
-        raise CorruptState(f"state format {format!r}; this release reads {FORMATS}: run a newer one")
-    if found != crc or not isinstance(model, bytes):
+    if found != crc or not isinstance(model, bytes) or not isinstance(format, int):
         raise CorruptState("damaged: the checksum does not fit")
+    if format not in FORMATS:
+        raise NewerState(
+            f"the state is of format {format}, this release reads {' and '.join(map(str, FORMATS))}: run the newer "
+            "release that wrote it (with `state.format` at a lower number first, to go back afterwards)"
+        )
     head = msgpack.unpackb(packed)
     if not isinstance(head, dict):
         raise CorruptState("no state record: the head is no map")

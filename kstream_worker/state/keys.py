@@ -71,6 +71,10 @@ class KeyTable:
         self._live[slot] = False
         return slot
 
+    def count_stored(self) -> int:
+        """Live keys of which the state topic holds a snapshot, as far as is known here."""
+        return int(np.count_nonzero(self.stored & self._live))
+
     def silent_since(self, seen_ms: int, offset: int) -> list[bytes]:
         """Keys last seen before that time, in byte order; not those whose models are beyond this input offset."""
         silent = self._live & (self.seen < seen_ms) & (self.covered <= offset)

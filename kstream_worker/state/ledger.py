@@ -66,6 +66,7 @@ class Ledger:
         self.dirty = DirtyKeys()
         self.gone: dict[bytes, int] = {}
         self._gone_in_flight: dict[bytes, int] = {}
+        self._first_in_flight: set[int] = set()  # slots whose first snapshot that is
         self.alarms: dict[bytes, Mapping[str, object]] = {}
         self.header = Header("", "", "", 0, 0)
         self.reached = 0
@@ -123,6 +124,7 @@ class Ledger:
         if self.keys.stored[slot]:
             self.gone.setdefault(key, offset)
         self.keys.remove(key)
+        self._first_in_flight.discard(slot)
         self.dirty.forget(slot)
         self.alarms.pop(key, None)
         return slot
@@ -153,18 +155,24 @@ class Ledger:
     def take_dirty(self, slot: int) -> None:
         """The key of this slot is snapshotted now: that is in flight, and replaces what was to be deleted."""
         self.dirty.take(slot)
-        self.keys.stored[slot] = True
-        self.gone.pop(self.keys.name(slot), None)
+        if not self.keys.stored[slot]:
+            self.keys.stored[slot] = True
+            self._first_in_flight.add(slot)
+        key = self.keys.name(slot)
+        if key in self.gone:
+            self._gone_in_flight[key] = self.gone.pop(key)
 
     def settle(self, *, committed: bool) -> None:
         """What is in flight is committed, or was not and has to go again."""
         self.dirty.settle(committed=committed)
         back, self._gone_in_flight = self._gone_in_flight, {}
+        first, self._first_in_flight = self._first_in_flight, set()
         if committed:
             start = self.replay_from()
             self._checkpoints = [at for at in self._checkpoints if at.position >= start.position]
             self.admission.prune(start.position)
         else:
+            self.keys.stored[list(first)] = False
             self.gone = dict(sorted((back | self.gone).items(), key=lambda item: item[1]))
 
     def header_at(self, offset: int, token: str) -> Header:
@@ -185,6 +193,7 @@ class Ledger:
             attempts=0 if progressed else self.header.attempts,
             trial=self.trial,
             deaths=self.deaths,
+            snapshots=self.keys.count_stored(),
         )
 
     def arl_at(self, offset: int) -> float:

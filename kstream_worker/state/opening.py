@@ -55,7 +55,7 @@ class Found:
         partition: of the input.
         committed: position of the group; None for none.
         header: of the state; None for none.
-        keys: snapshots found.
+        keys: snapshots found, damaged ones too.
         generation: highest number of any header or snapshot found; -1 for none.
         first: where a partition begins that has neither position nor header.
         earliest: first offset of the input that can be read.
@@ -83,13 +83,11 @@ class Opening:
     Attributes:
         header: to go on from.
         keep: whether the snapshots found are used.
-        foreign: whether they belong to other offsets, so that none of their positions counts.
         note: what must not go unsaid; empty for nothing.
     """
 
     header: Header
     keep: bool = True
-    foreign: bool = False
     note: str = ""
 
 
@@ -147,6 +145,11 @@ def _mismatch(found: Found) -> str | None:
             "or something else commits for this group",
         ),
         (
+            header.snapshots > found.keys,
+            f"the state topic has {found.keys} snapshots where the header counts {header.snapshots}: it was cut, or "
+            "deleted and created again, while workers went on",
+        ),
+        (
             header.offset > found.end,
             f"the state is at offset {header.offset}, beyond the end of the input ({found.end})",
         ),
@@ -182,20 +185,17 @@ def _settle(found: Found, ours: StateIdentity, policy: Policy, what: str) -> Ope
 
 def _trust(found: Found, header: Header, ours: StateIdentity, what: str) -> Opening:
     """Keep the models, and go on from the state's own position as far as the input has it."""
-    _check_configuration(found.partition, header, ours, replays=False)
     same_log = _same(header.topic_id, found.topic_id) and _same(header.cluster_id, found.cluster_id)
-    if same_log and header.offset <= found.end:
-        offset = max(header.offset, found.earliest)
-        replay_from = max(header.replay_from, found.earliest)
-        kept = replace(header, offset=offset, replay_from=min(replay_from, offset))
-        return Opening(_go_on(kept, found, ours), note=f"{what}; going on from the state, at offset {offset}")
-    offset = found.committed.offset if found.committed is not None else found.earliest
-    offset = offset if found.earliest <= offset <= found.end else found.earliest
-    kept = replace(
-        header, offset=offset, replay_from=offset, closed=(), rejected=(), arls=(), attempts=0, trial=-1, deaths=0
-    )
-    note = f"{what}; the models go on from their last snapshots, reading at offset {offset}"
-    return Opening(_go_on(kept, found, ours), foreign=True, note=note)
+    if not same_log or header.offset > found.end:
+        raise Fatal(
+            f"{found.partition}: {what}. Positions in the state mean nothing in this input, so trust_state cannot go "
+            "on from them: take the models over with `kstream-worker state export` and `state import --new-offsets "
+            "--force`, or set state.on_offset_mismatch to discard_state to start them afresh."
+        )
+    offset = max(header.offset, found.earliest)
+    kept = replace(header, offset=offset, replay_from=max(header.replay_from, found.earliest))
+    _check_configuration(found.partition, kept, ours, replays=kept.replay_from < kept.offset)
+    return Opening(_go_on(kept, found, ours), note=f"{what}; going on from the state, at offset {offset}")
 
 
 def _afresh(found: Found, ours: StateIdentity, what: str) -> Opening:

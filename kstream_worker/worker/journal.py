@@ -94,9 +94,8 @@ class Journal:
         return self._overdue
 
     def changed_bytes(self) -> int:
-        """Estimated bytes of the snapshots that the next commit must contain."""
-        changed = sum(len(task.changed) for task in self._tasks.values())
-        return round(changed * self._snapshot_bytes)
+        """Bytes of the snapshots that the next commit must contain, at most."""
+        return sum(len(task.changed) * task.bytes_per_key for task in self._tasks.values())
 
     def collect(self, progress: Mapping[TopicPartition, Progress], token: str) -> tuple[list[Messages], list[Task]]:
         """The state part of a commit of these positions; the tasks that have something in flight from now on."""

@@ -207,6 +207,8 @@ class Worker:
             left = None if task is None else self._trials.take(task, batch)
             if task is not None and left is not None:
                 self._work(task, left)
+            if self._committer.full:
+                self._commit_if_due(finished=False)  # many alarms at once: in more than one transaction
 
     def _work(self, task: Task, batch: Batch) -> bool:
         """Process a batch of a partition; False when its models failed and it is started again."""
@@ -409,7 +411,10 @@ class Worker:
         """`--drain`: whether all partitions of the topic are ours and up to date."""
         if self._opener or any(tp in self._unmarked or task.ledger.replaying for tp, task in self._tasks.items()):
             return False
-        return len(self._tasks) == self._cluster.partition_count(self._settings.topic)
+        try:
+            return len(self._tasks) == self._cluster.partition_count(self._settings.topic)
+        except Retry:
+            return False
 
     def _close(self, why: str) -> None:
         self._closing("source", lambda: self._source.close(leave=self._settings.leave, timeout_s=5.0))

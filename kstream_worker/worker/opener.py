@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from kstream_worker.errors import Retry
 from kstream_worker.measures import Telemetry
 from kstream_worker.ports import Bus, Cluster, Source
 from kstream_worker.records import Batch, Committed, End, Messages, Rejects, TopicPartition
@@ -19,6 +20,7 @@ from kstream_worker.worker.task import Task
 log = structlog.get_logger(__name__)
 
 _SLICE_S = 0.2
+_COMMITTED_S = 2.0  # an open transaction of a dead worker is waited for between polls, not in one call
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +138,26 @@ class Opener:
             Fatal: a partition cannot be opened; the message says what to do.
         """
         waiting = sorted(self._waiting - doubtful)
-        if waiting:
-            self._begin(source, waiting)
+        trouble = self._begin(source, waiting) if waiting else None
         for restore in list(self._restores):
             restore.step(_SLICE_S / len(self._restores))
             self._restored += restore.finished()
         self._sweep()
-        return self._open_restored(source) if self._restored else []
+        opened = self._open_restored(source) if self._restored else []
+        if trouble is not None and not opened:
+            raise trouble
+        return opened
 
-    def _begin(self, source: Source, waiting: list[TopicPartition]) -> None:
-        committed = source.committed(waiting, TIMEOUT_S)
+    def _begin(self, source: Source, waiting: list[TopicPartition]) -> Retry | None:
+        """Begin their restore; else what stands in the way, which must not hold up those that are being restored."""
+        try:
+            self._ask(source, waiting)
+        except Retry as error:
+            return error
+        return None
+
+    def _ask(self, source: Source, waiting: list[TopicPartition]) -> None:
+        committed = source.committed(waiting, _COMMITTED_S)
         # After the committed positions: a dead worker's last commit lies below the end that is seen now.
         state = [TopicPartition(self._policy.topic, tp.partition) for tp in waiting]
         ends = self._cluster.end(state, End.HIGH)

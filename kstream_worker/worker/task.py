@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 
@@ -137,8 +138,6 @@ class Task:
             doomed = [*doomed, *ledger.keys]
             for key in list(ledger.keys):
                 self.unload(key)
-        if opening.foreign:
-            ledger.keys.covered[:] = 0
         ledger.open(opening.header)
         ledger.gone |= dict.fromkeys(doomed, opening.header.replay_from)
         for key, details in ledger.alarms.items():
@@ -271,7 +270,8 @@ class Task:
         if not len(rows):
             return []
         started = self._clock()
-        self.ledger.touch(slots, rows.offsets, clocks, started)
+        # What is read again was due long ago, whoever owned the partition then.
+        self.ledger.touch(slots, rows.offsets, clocks, started if live else -inf)
         scores = self._bank.update(slots, rows.x, rows.y, rows.times)
         scored = self._clock()
         self._telemetry.stage_seconds("update", scored - started)
@@ -350,7 +350,8 @@ class Task:
         if slot is None or self.ledger.keys.covered[slot] > offset:  # it ended a former life of the restored key
             return []
         transition = self._drop(key, offset)
-        self._telemetry.forgotten_keys("forgotten", 1)
+        if offset >= self.ledger.live_from:
+            self._telemetry.forgotten_keys("forgotten", 1)
         return [] if transition is None else [self._transition(key, offset, time_ms, time_ms, transition)]
 
     def _drop(self, key: bytes, offset: int) -> Transition | None:
@@ -359,6 +360,7 @@ class Task:
             raise KeyError(key)
         transition = self._bank.forget(slot)
         self.changed.discard(slot)
+        self._changed_in_flight.discard(slot)
         alarm = self.ledger.alarms.get(key)
         self.ledger.forget(key, offset)
         if alarm is not None:

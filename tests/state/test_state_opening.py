@@ -53,6 +53,10 @@ MISMATCHES: dict[str, tuple[Found, str]] = {
     "something else has committed": (replace(FOUND, committed=Committed(50, "other")), "something else commits"),
     "another cluster": (replace(FOUND, cluster_id="other"), "belongs to the cluster cluster, this one is other"),
     "the topic was made again": (replace(FOUND, topic_id="other"), "deleted and created again"),
+    "the state topic was cut": (
+        replace(FOUND, header=replace(HEADER, snapshots=5)),
+        "4 snapshots where the header counts 5",
+    ),
     "the input was cut at its end": (replace(FOUND, end=49), "beyond the end of the input"),
     "retention, nothing unread": (replace(FOUND, earliest=45), "retention deleted 5 offsets (none of them is unread)"),
     "retention, unread": (replace(FOUND, earliest=60), "10 offsets were deleted before they were read"),
@@ -77,7 +81,7 @@ def test_a_partition_that_nobody_knows_begins_where_it_is_told() -> None:
 
 def test_what_fits_goes_on_and_counts_the_attempt() -> None:
     on = opening()
-    assert (on.keep, on.foreign, on.note) == (True, False, "")
+    assert (on.keep, on.note) == (True, "")
     assert on.header == replace(HEADER, attempts=2)
 
 
@@ -117,7 +121,14 @@ def test_models_start_afresh_where_that_is_wanted(case: str) -> None:
     assert (header.clock_ms, header.closed, header.rejected, header.attempts) == (-1, (), (), 0)
 
 
-@pytest.mark.parametrize("case", [case for case in MISMATCHES if MISMATCHES[case][0].header is not None])
+def of_this_log(found: Found) -> bool:
+    return found.cluster_id == "cluster" and found.topic_id == "topic" and found.end >= HEADER.offset
+
+
+WITH_HEADER = [case for case in MISMATCHES if MISMATCHES[case][0].header is not None]
+
+
+@pytest.mark.parametrize("case", [case for case in WITH_HEADER if of_this_log(MISMATCHES[case][0])])
 def test_models_go_on_where_the_state_is_trusted(case: str) -> None:
     found, what = MISMATCHES[case]
     trusted = opening(found, policy="trust_state")
@@ -126,11 +137,22 @@ def test_models_go_on_where_the_state_is_trusted(case: str) -> None:
     header = trusted.header
     assert found.earliest <= header.replay_from <= header.offset <= found.end
     assert header.generation == HEADER.generation
-    same_log = found.cluster_id == "cluster" and found.topic_id == "topic" and found.end >= HEADER.offset
-    assert trusted.foreign != same_log
-    if same_log:
-        assert header.offset == max(HEADER.offset, found.earliest)
-        assert header.replay_from == max(HEADER.replay_from, found.earliest)
+    assert header.offset == max(HEADER.offset, found.earliest)
+    assert header.replay_from == max(HEADER.replay_from, found.earliest)
+
+
+@pytest.mark.parametrize("case", [case for case in WITH_HEADER if not of_this_log(MISMATCHES[case][0])])
+def test_positions_of_another_log_are_not_trusted(case: str) -> None:
+    found, what = MISMATCHES[case]
+    with pytest.raises(Fatal, match=r"mean nothing in this input.*state import --new-offsets --force") as caught:
+        opening(found, policy="trust_state")
+    assert what in str(caught.value)
+
+
+def test_what_is_replayed_in_trust_is_replayed_as_it_was_read() -> None:
+    moved = replace(FOUND, committed=Committed(40, "other"))
+    with pytest.raises(ConfigError, match=r"gate, pairing.*10 offsets.*--drain"):
+        opening(moved, ours=replace(OURS, pipeline="other"), policy="trust_state")
 
 
 @pytest.mark.parametrize("case", [case for case in MISMATCHES if MISMATCHES[case][0].header is None])

@@ -171,18 +171,30 @@ def test_input_that_was_not_read_is_lost_and_no_more(make_job: MakeJob) -> None:
     assert len(job.estimates()) == 2 * (80 + 30)
 
 
-def test_an_input_topic_made_again_goes_on_with_the_models(make_job: MakeJob) -> None:
+def test_an_input_topic_made_again_is_not_taken_for_the_former(make_job: MakeJob) -> None:
     job = half_done(make_job)
     job.broker.delete_topic("readings")
     job.broker.create_topic("readings", len(PARTITIONS))
     job.fill(pairs=10, keys=4, change_at=1000, seed=6)
     with pytest.raises(Fatal, match="the group has no committed offset"):
         job.run(begin(job))
-    job.run(begin(job, "trust_state"))
-    added = job.estimates()[160:] if len(job.estimates()) == 200 else []
-    assert len(added) == 40
-    _, _, first = outcome(job, before=40)
-    assert first == {21}
+    with pytest.raises(Fatal, match=r"mean nothing in this input.*state import --new-offsets"):
+        job.run(begin(job, "trust_state"))
+    job.run(begin(job, "discard_state"))
+    assert len(job.estimates()) == 200
+
+
+def test_snapshots_that_vanish_while_workers_go_on_are_missed(make_job: MakeJob) -> None:
+    job = half_done(make_job)
+    headers = {r.partition: r.value for r in job.broker.records(STATE) if r.key == b"\x00"}  # the last ones
+    job.broker.delete_topic(STATE)
+    job.broker.create_topic(STATE, len(PARTITIONS), {"cleanup.policy": "compact"})
+    for partition, header in headers.items():  # the next commit would have written one
+        job.broker.append(STATE, partition, b"\x00", header)
+    with pytest.raises(Fatal, match=r"has 0 snapshots where the header counts 2: it was cut"):
+        job.run(begin(job))
+    job.run(begin(job, "discard_state"))
+    assert len(job.estimates()) == 240
 
 
 def test_a_damaged_snapshot_costs_its_key_alone(make_job: MakeJob) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.bounded import Deadline
@@ -17,11 +18,12 @@ from kstream_worker.bus.confluent.clients import REQUEST_S, Admin
 from kstream_worker.bus.confluent.errors import cause_of, classify, translate
 from kstream_worker.bus.confluent.rights import Rights
 from kstream_worker.bus.confluent.settings import ConfluentSettings
-from kstream_worker.errors import ConfigError
+from kstream_worker.errors import ConfigError, Retry
 from kstream_worker.records import End, TopicPartition
 
 ISOLATION = {End.STABLE: IsolationLevel.READ_COMMITTED, End.HIGH: IsolationLevel.READ_UNCOMMITTED}
 CREATED_S = 30.0
+REFRESH_S = 2.0
 HIDDEN = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
@@ -161,7 +163,22 @@ class ConfluentCluster:
             return {}
         topics = ", ".join(sorted({partition.topic for partition in partitions}))
         wanted = {ClientPartition(*partition): spec for partition in partitions}
-        with translate(f"asking for offsets of {topics}"):
-            futures = self._admin.client.list_offsets(wanted, isolation_level=isolation, request_timeout=REQUEST_S)
-            found = {partition: self._admin.answer(future) for partition, future in futures.items()}
+        doing = f"asking for offsets of {topics}"
+        try:
+            with translate(doing):
+                futures = self._admin.client.list_offsets(wanted, isolation_level=isolation, request_timeout=REQUEST_S)
+                found = {partition: self._admin.answer(future) for partition, future in futures.items()}
+        except Retry:
+            self._refresh(topics.split(", "))
+            raise
+        if any(answer.offset == OFFSET_INVALID for answer in found.values()):
+            # A leader that is dead: the client gives this number instead of an error.
+            self._refresh(topics.split(", "))
+            raise Retry(f"{doing}: a partition has no leader at present")
         return {TopicPartition(each.topic, each.partition): int(answer.offset) for each, answer in found.items()}
+
+    def _refresh(self, topics: Sequence[str]) -> None:
+        """Have the client learn leaders anew: left alone, it asks the former one, with its former epoch, for ever."""
+        for topic in topics:
+            with contextlib.suppress(KafkaException):
+                self._admin.client.list_topics(topic, timeout=REFRESH_S)
