@@ -27,7 +27,7 @@ from kstream_worker.bus.confluent import ConfluentSettings
 from kstream_worker.bus.kafka_python import KafkaSettings
 from kstream_worker.config import Config, load
 from kstream_worker.http import Status
-from kstream_worker.measures import NoTelemetry
+from kstream_worker.measures import Telemetry
 from kstream_worker.ports import Bus
 from kstream_worker.records import TopicPartition
 from kstream_worker.state.format import Snapshot, encode_snapshot, state_key
@@ -69,7 +69,7 @@ def make_tasks(config: Config, bus: Bus, topic: str) -> list[Task]:
             app.build_limit(config),
             Ledger(app.ledger_settings(config)),
             Status(),
-            NoTelemetry(),
+            Telemetry(),
             time.monotonic,
             app.wall_clock_ms,
         )

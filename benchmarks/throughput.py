@@ -101,10 +101,10 @@ def run_worker(config_path: Path, records: int) -> dict[str, Any]:
     """The worker as `kstream-worker run` builds it, stopped once all records are committed."""
     from kstream_worker import app
     from kstream_worker.config import load
-    from kstream_worker.measures import NoTelemetry
+    from kstream_worker.measures import Telemetry
 
     config = load(config_path)
-    stages = _Stages(NoTelemetry())
+    stages = _Stages(Telemetry())
     app.warm_up_kernels(config)
     worker = app.build_worker(config, telemetry=stages)  # type: ignore[arg-type]
     step = worker.step

@@ -24,7 +24,7 @@ from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.errors import EXIT_OK, ConfigError, Retry
 from kstream_worker.gate import Gate, RejectPolicy
 from kstream_worker.http import Status, StatusServer
-from kstream_worker.measures import NoTelemetry, Telemetry
+from kstream_worker.measures import Telemetry
 from kstream_worker.models.bank import fingerprint_of
 from kstream_worker.numerics.version import ARITHMETIC
 from kstream_worker.pairing import pairing_of
@@ -263,7 +263,7 @@ def build_worker(
         now_ms: wall clock in milliseconds.
     """
     bus = bus or build_bus(config)
-    telemetry = telemetry or NoTelemetry()
+    telemetry = telemetry or Telemetry()
     board = board or Status(config.worker.progress_timeout)
     threshold = build_bank(config).threshold
     known = 0  # partitions of the input topic when the encoder was made

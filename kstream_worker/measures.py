@@ -1,210 +1,97 @@
-"""What the worker measures: the contract of telemetry, and the one that measures nothing."""
+"""What the worker measures: the contract of telemetry, which of itself does nothing."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 from kstream_worker.records import FloatColumn, TopicPartition
 
 
-class Telemetry(Protocol):
+class Telemetry:
     """What the worker tells about its work: once per batch or commit, never per record.
 
-    No call may raise or block. Keys of records are no part of it: labels of metrics stay bounded.
+    As it is, it ignores everything, which is the default and what notebooks and tests use; what measures overrides. No
+    call may raise or block. Keys of records are no part of it: labels of metrics stay bounded.
     """
 
     def records(self, partition: TopicPartition, n: int) -> None:
         """Records read from the input, before the gate."""
-        ...
 
     def rejects(self, reason: str, n: int) -> None:
         """Records that the gate refused, by its fixed word."""
-        ...
 
     def fallback_timestamps(self, n: int) -> None:
         """Records whose event time was taken from the bus because their own was missing or unusable."""
-        ...
 
     def scored(self, n: int) -> None:
         """Samples or pairs that went through the models."""
-        ...
 
     def clipped(self, n: int) -> None:
         """Ratio estimates set to the floor before the logarithm."""
-        ...
 
     def log_ratios(self, values: FloatColumn) -> None:
         """float64[n], log of the estimated ratio; NaN (warming) is left out."""
-        ...
 
     def evidence(self, values: FloatColumn, threshold: float) -> None:
         """float64[n], evidence in the units of `threshold`, what an alarm needs."""
-        ...
 
     def transition(self, kind: str) -> None:
         """One alarm `raised` or `cleared`."""
-        ...
 
     def stage_seconds(self, stage: str, seconds: float) -> None:
         """Time of one batch in one of `STAGES`."""
-        ...
 
     def commit(self, outcome: str, seconds: float) -> None:
         """One commit call: `committed`, `aborted`, `retry` or `rejoin`, and how long it took."""
-        ...
 
     def published(self, kind: str, n: int) -> None:
         """Records committed to the outputs: `estimate`, `alarm` or `dead_letter`."""
-        ...
 
     def keys(self, partition: TopicPartition, live: int, in_alarm: int) -> None:
         """Keys that hold a model, and those of them whose alarm is up."""
-        ...
 
     def lag(self, partition: TopicPartition, n: int | None) -> None:
         """Offsets between the position and the last stable offset; None when unknown, which is not 0."""
-        ...
 
     def bank_bytes(self, partition: TopicPartition, n: int) -> None:
         """Memory of the partition's models."""
-        ...
 
     def outbox_bytes(self, partition: TopicPartition, n: int) -> None:
         """Encoded outputs that wait for the next commit."""
-        ...
 
     def forget_partition(self, partition: TopicPartition) -> None:
         """The partition is no longer ours: its gauges end."""
-        ...
 
     def snapshots(self, n: int, n_bytes: int) -> None:
         """State records committed to the state topic (headers not counted), and their bytes."""
-        ...
 
     def snapshot_budget(self, bytes_per_s: float) -> None:
         """What snapshots may take at present."""
-        ...
 
     def replay_span(self, partition: TopicPartition, n: int) -> None:
         """Records that would be replayed if the process died now."""
-        ...
 
     def dirty_keys(self, partition: TopicPartition, n: int) -> None:
         """Keys with records beyond their last committed snapshot."""
-        ...
 
     def restoring(self, partition: TopicPartition, done: int, total: int) -> None:
         """Progress of a restore, in offsets of the state topic; it has ended when both are equal."""
-        ...
 
     def restored(self, partition: TopicPartition, keys: int, seconds: float) -> None:
         """A partition is restored: keys found, and the time from its assignment."""
-        ...
 
     def replayed(self, n: int) -> None:
         """Input records read again to bring restored models up to the last commit."""
-        ...
 
     def quarantined(self, n: int) -> None:
         """Damaged state records, whose keys start afresh."""
-        ...
 
     def refused_keys(self, n: int) -> None:
         """Samples of new keys that were refused because the partition holds `state.max_keys` already."""
-        ...
 
     def forgotten_keys(self, reason: str, n: int) -> None:
         """Keys that went, `expired` or `forgotten` (a tombstone)."""
-        ...
 
     def healed(self, partition: TopicPartition) -> None:
         """A partition that stood still with records to read was started again."""
-        ...
 
 
 STAGES = ("poll", "decode", "update", "encode")
-
-
-class NoTelemetry:
-    """A `Telemetry` that does nothing: the default, and what notebooks and tests use."""
-
-    def records(self, partition: TopicPartition, n: int) -> None:
-        """Ignored."""
-
-    def rejects(self, reason: str, n: int) -> None:
-        """Ignored."""
-
-    def fallback_timestamps(self, n: int) -> None:
-        """Ignored."""
-
-    def scored(self, n: int) -> None:
-        """Ignored."""
-
-    def clipped(self, n: int) -> None:
-        """Ignored."""
-
-    def log_ratios(self, values: FloatColumn) -> None:
-        """Ignored."""
-
-    def evidence(self, values: FloatColumn, threshold: float) -> None:
-        """Ignored."""
-
-    def transition(self, kind: str) -> None:
-        """Ignored."""
-
-    def stage_seconds(self, stage: str, seconds: float) -> None:
-        """Ignored."""
-
-    def commit(self, outcome: str, seconds: float) -> None:
-        """Ignored."""
-
-    def published(self, kind: str, n: int) -> None:
-        """Ignored."""
-
-    def keys(self, partition: TopicPartition, live: int, in_alarm: int) -> None:
-        """Ignored."""
-
-    def lag(self, partition: TopicPartition, n: int | None) -> None:
-        """Ignored."""
-
-    def bank_bytes(self, partition: TopicPartition, n: int) -> None:
-        """Ignored."""
-
-    def outbox_bytes(self, partition: TopicPartition, n: int) -> None:
-        """Ignored."""
-
-    def forget_partition(self, partition: TopicPartition) -> None:
-        """Ignored."""
-
-    def snapshots(self, n: int, n_bytes: int) -> None:
-        """Ignored."""
-
-    def snapshot_budget(self, bytes_per_s: float) -> None:
-        """Ignored."""
-
-    def replay_span(self, partition: TopicPartition, n: int) -> None:
-        """Ignored."""
-
-    def dirty_keys(self, partition: TopicPartition, n: int) -> None:
-        """Ignored."""
-
-    def restoring(self, partition: TopicPartition, done: int, total: int) -> None:
-        """Ignored."""
-
-    def restored(self, partition: TopicPartition, keys: int, seconds: float) -> None:
-        """Ignored."""
-
-    def replayed(self, n: int) -> None:
-        """Ignored."""
-
-    def quarantined(self, n: int) -> None:
-        """Ignored."""
-
-    def refused_keys(self, n: int) -> None:
-        """Ignored."""
-
-    def forgotten_keys(self, reason: str, n: int) -> None:
-        """Ignored."""
-
-    def healed(self, partition: TopicPartition) -> None:
-        """Ignored."""

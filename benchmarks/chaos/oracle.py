@@ -11,7 +11,7 @@ from benchmarks.job import EPOCH_MS
 from kstream_worker import app
 from kstream_worker.bus.fake import FakeBroker
 from kstream_worker.config import Config
-from kstream_worker.measures import NoTelemetry
+from kstream_worker.measures import Telemetry
 from kstream_worker.worker.loop import Worker
 
 _POLL_RECORDS = 2000
@@ -25,7 +25,7 @@ class Expected:
     state: State
 
 
-class _UntilDone(NoTelemetry):
+class _UntilDone(Telemetry):
     """Asks the worker to stop, as SIGTERM does, when a commit has reached the end of the input."""
 
     def __init__(self, oracle: Oracle) -> None:

@@ -15,7 +15,7 @@ from kstream_worker.bus.files import read_output
 from kstream_worker.config import Config, from_dict
 from kstream_worker.demo.data import FEATURES, Track, records
 from kstream_worker.errors import ConfigError
-from kstream_worker.measures import NoTelemetry
+from kstream_worker.measures import Telemetry
 from kstream_worker.telemetry import logs
 
 Outputs = tuple[list[dict[str, Any]], list[dict[str, Any]]]  # estimates, alarms
@@ -39,7 +39,7 @@ def demo_config(bus: Mapping[str, Any], **more: Any) -> Config:
     )
 
 
-class Progress(NoTelemetry):
+class Progress(Telemetry):
     """Says on standard error how far the replay is."""
 
     def __init__(self, total: int) -> None:

@@ -9,7 +9,9 @@ from typing import TypeVar
 
 from kstream_worker.errors import ConfigError, Retry
 from kstream_worker.ports import Bus, Cluster
-from kstream_worker.records import TopicPartition
+from kstream_worker.records import Committed, End, TopicPartition
+from kstream_worker.state.format import Header
+from kstream_worker.state.opening import Found
 from kstream_worker.worker.patience import Patience
 
 ANSWER_S = 10.0  # how long one question to the bus may take
@@ -72,6 +74,23 @@ class Place:
         if number not in everything:
             raise ConfigError(f"{self.state_of(number)} does not exist: partitions are 0 to {everything[-1]}")
         return range(number, number + 1)
+
+    def found(
+        self, partition: TopicPartition, committed: Committed | None, header: Header | None, keys: int, generation: int
+    ) -> Found:
+        """What a worker that opens this partition would hold against each other."""
+        return Found(
+            partition=partition,
+            committed=committed,
+            header=header,
+            keys=keys,
+            generation=generation,
+            first=0,
+            earliest=self.persist(lambda: self.cluster.earliest([partition])[partition]),
+            end=self.persist(lambda: self.cluster.end([partition], End.HIGH)[partition]),
+            cluster_id=self.persist(self.cluster.cluster_id),
+            topic_id=self.persist(lambda: self.cluster.topic_id(partition.topic)),
+        )
 
     def persist(self, call: Callable[[], T]) -> T:
         """The answer to a question; see `persist`."""

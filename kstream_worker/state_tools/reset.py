@@ -13,10 +13,10 @@ from hashlib import blake2b
 
 from kstream_worker.errors import ConfigError, Fatal
 from kstream_worker.ports import Bank
-from kstream_worker.records import Committed, End, Messages, TopicPartition, Transition
+from kstream_worker.records import Committed, Messages, TopicPartition, Transition
 from kstream_worker.state.format import HEADER_KEY, Header, Snapshot, decode_snapshot, encode_header, encode_snapshot
 from kstream_worker.state.format import state_key as record_key_of
-from kstream_worker.state.opening import Found, StateIdentity, decide
+from kstream_worker.state.opening import StateIdentity, decide
 from kstream_worker.state_tools import show
 from kstream_worker.state_tools.place import Place
 from kstream_worker.state_tools.reading import StateReader
@@ -111,18 +111,7 @@ def _check(
     place: Place, tp: TopicPartition, header: Header | None, committed: Committed | None, keys: int, ours: StateIdentity
 ) -> None:
     """See that a worker would go on from this state: what does not fit is not to be hidden by a new token."""
-    found = Found(
-        partition=tp,
-        committed=committed,
-        header=header,
-        keys=keys,
-        generation=-1 if header is None else header.generation,
-        first=0,
-        earliest=place.persist(lambda: place.cluster.earliest([tp])[tp]),
-        end=place.persist(lambda: place.cluster.end([tp], End.HIGH)[tp]),
-        cluster_id=place.persist(place.cluster.cluster_id),
-        topic_id=place.persist(lambda: place.cluster.topic_id(tp.topic)),
-    )
+    found = place.found(tp, committed, header, keys, -1 if header is None else header.generation)
     try:
         decide(found, ours, "fail", discard=False)
     except ConfigError:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from kstream_worker.errors import KstreamError
 from kstream_worker.ports import Bank, Group
-from kstream_worker.records import Committed, End, TopicPartition
+from kstream_worker.records import Committed, TopicPartition
 from kstream_worker.state.checks import check_state_topic, largest_snapshot_bytes
-from kstream_worker.state.opening import Found, StateIdentity, decide
+from kstream_worker.state.opening import StateIdentity, decide
 from kstream_worker.state_tools.names import key_name
 from kstream_worker.state_tools.place import ANSWER_S, Place
 from kstream_worker.state_tools.reading import StateReader
@@ -90,18 +90,7 @@ def _opening(place: Place, found: Survey, committed: Committed | None, ours: Sta
         yield f"{tp}: the header would read again from {header.replay_from}, beyond its own offset {header.offset}"
     if found.empty and committed is None:
         return
-    state = Found(
-        partition=tp,
-        committed=committed,
-        header=header,
-        keys=len(found.keys) + len(found.unfinished),
-        generation=found.generation,
-        first=0,
-        earliest=place.persist(lambda: place.cluster.earliest([tp])[tp]),
-        end=place.persist(lambda: place.cluster.end([tp], End.HIGH)[tp]),
-        cluster_id=place.persist(place.cluster.cluster_id),
-        topic_id=place.persist(lambda: place.cluster.topic_id(tp.topic)),
-    )
+    state = place.found(tp, committed, header, len(found.keys) + len(found.unfinished), found.generation)
     try:
         decide(state, ours, "fail", discard=False)
     except KstreamError as error:

@@ -51,7 +51,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from kstream_worker.measures import STAGES
+from kstream_worker.measures import STAGES, Telemetry
 from kstream_worker.records import FloatColumn, TopicPartition
 from kstream_worker.telemetry.histogram import ColumnHistogram
 
@@ -156,7 +156,7 @@ class Health(Protocol):
 Labels = tuple[str, ...]
 
 
-class Metrics(Collector):
+class Metrics(Telemetry, Collector):
     """The worker's `Telemetry` as Prometheus metrics; safe to read from another thread.
 
     Args:

@@ -42,10 +42,6 @@ class Outbox:
         pending = self._by_input.get(partition)
         return 0 if pending is None else pending.size_bytes
 
-    def message_count(self) -> int:
-        """Messages of all partitions."""
-        return sum(len(m) for p in self._by_input.values() for m in p.outputs.values())
-
     def add(self, partition: TopicPartition, outputs: Iterable[Messages]) -> None:
         """Append outputs that derive from records of an input partition."""
         pending = self._by_input.setdefault(partition, _Pending())

@@ -11,19 +11,27 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.structs import TopicPartition as ClientPartition
 
+from kstream_worker.bus.common.writer import Attempt, Phase
+from kstream_worker.bus.confluent import ConfluentSettings, confluent_bus
 from kstream_worker.bus.kafka_python import KafkaSettings, kafka_bus
-from kstream_worker.bus.kafka_python.transaction import Phase, Transaction
+from kstream_worker.errors import Retry
 from kstream_worker.ports import Bus, Membership
 from kstream_worker.records import Batch, ChangeKind, Messages, Outcome, Poll, Progress, TopicPartition
 
-QUICK = {"heartbeat_interval_ms": 200}
-EVICTED_SOON = {"heartbeat_interval_ms": 200, "session_timeout_ms": 1_500, "max_poll_interval_ms": 1_500}
-SHORT_LIVED = {"request_timeout_ms": 400, "delivery_timeout_ms": 800, "transaction_timeout_ms": 1_200}
 PATIENCE_S = 60.0
 
 
 class Member:
-    """A source and a writer of one group, as a worker uses them."""
+    """A source and a writer of one group, as a worker uses them; on kafka-python."""
+
+    QUICK: Mapping[str, Any] = {"heartbeat_interval_ms": 200}
+    EVICTED_SOON: Mapping[str, Any] = {**QUICK, "session_timeout_ms": 1_500, "max_poll_interval_ms": 1_500}
+    SHORT_LIVED: Mapping[str, Any] = {
+        "request_timeout_ms": 400,
+        "delivery_timeout_ms": 800,
+        "transaction_timeout_ms": 1_200,
+    }
+    TRANSACTION_TIMEOUT = "transaction_timeout_ms"
 
     def __init__(
         self,
@@ -33,7 +41,7 @@ class Member:
         name: str = "m0",
         group: str | None = None,
         static: bool = False,
-        consumer: Mapping[str, Any] = QUICK,
+        consumer: Mapping[str, Any] | None = None,
         producer: Mapping[str, Any] | None = None,
         common: Mapping[str, Any] | None = None,
     ) -> None:
@@ -41,7 +49,7 @@ class Member:
         self.group = group or f"g-{topic}"
         self.bus = self.make_bus(
             servers,
-            {"common": common or {}, "consumer": consumer, "producer": producer or {}},
+            {"common": common or {}, "consumer": consumer or self.QUICK, "producer": producer or {}},
             topic=topic,
             group_id=self.group,
             transactional_id=f"{self.group}.{name}",
@@ -113,6 +121,23 @@ class Member:
         self.writer.close(5)
 
 
+class RdMember(Member):
+    """The same on librdkafka."""
+
+    QUICK: Mapping[str, Any] = {"heartbeat.interval.ms": 200}
+    EVICTED_SOON: Mapping[str, Any] = {**QUICK, "session.timeout.ms": 1_500, "max.poll.interval.ms": 1_500}
+    SHORT_LIVED: Mapping[str, Any] = {
+        "socket.timeout.ms": 400,
+        "request.timeout.ms": 400,
+        "message.timeout.ms": 800,
+        "transaction.timeout.ms": 1_200,
+    }
+    TRANSACTION_TIMEOUT = "transaction.timeout.ms"
+
+    def make_bus(self, servers: str, tables: dict[str, Any], **names: Any) -> Bus:
+        return confluent_bus(ConfluentSettings([servers], **tables), **names)
+
+
 @contextlib.contextmanager
 def members(*several: Member) -> Iterator[Any]:
     """Started members, closed at the end."""
@@ -128,6 +153,21 @@ def until(done: Callable[[], Any]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not done():
         assert time.monotonic() < end, "never came true"
+
+
+def commit_at_last(member: Member, *args: Any, **options: Any) -> Outcome:
+    """The same call again until it is not in doubt."""
+    found: list[Outcome] = []
+
+    def attempt() -> bool:
+        try:
+            found.append(member.commit(*args, **options))
+        except Retry:
+            return False
+        return True
+
+    until(attempt)
+    return found[0]
 
 
 def column(topic: str, values: Sequence[bytes | None], partition: int = 0) -> Messages:
@@ -161,15 +201,15 @@ def outputs(member: Member, topic: str, partition: int = 0) -> list[bytes | None
 
 def at_phase(monkeypatch: Any, phase: Phase, action: Callable[[], object]) -> None:
     """Do something when the next transaction enters a phase, once."""
-    original, once = Transaction._enter, threading.Event()
+    original, once = Attempt._enter, threading.Event()
 
-    def enter(self: Transaction, entered: Phase) -> None:
+    def enter(self: Attempt, entered: Phase) -> None:
         original(self, entered)
         if entered is phase and not once.is_set():
             once.set()
             action()
 
-    monkeypatch.setattr(Transaction, "_enter", enter)
+    monkeypatch.setattr(Attempt, "_enter", enter)
 
 
 def freeze(broker: Any) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import struct
 import sys
-import threading
 import time
 
 import pytest
@@ -15,54 +14,20 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import MemberToRemove
 from kafka.structs import TopicPartition as OtherPartition
-from kafka_member import PATIENCE_S, Member, column, fill, freeze, members, outputs, until
+from kafka_member import PATIENCE_S, Member, RdMember, column, commit_at_last, fill, members, outputs, until
 from kafka_support import USERS
-from test_writer import commit_at_last
 
-from kstream_worker.bus.common.writer import Phase
 from kstream_worker.bus.confluent import ConfluentReader, ConfluentSettings, confluent_bus
 from kstream_worker.bus.confluent.cluster import ConfluentCluster
 from kstream_worker.bus.confluent.errors import MEANINGS, meaning_of
 from kstream_worker.bus.confluent.membership import MAGIC, ConfluentMembership
 from kstream_worker.bus.confluent.properties import ELSEWHERE, OBJECTS
-from kstream_worker.bus.confluent.transaction import Transaction
 from kstream_worker.errors import ConfigError, Fatal, Rejoin, Retry
 from kstream_worker.records import ChangeKind, Committed, End, Outcome, Progress, TopicPartition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
 SERVERS = ["127.0.0.1:9092"]
-QUICK = {"heartbeat.interval.ms": 200}
-EVICTED_SOON = {**QUICK, "session.timeout.ms": 1_500, "max.poll.interval.ms": 1_500}
-SHORT_LIVED = {
-    "socket.timeout.ms": 400,
-    "request.timeout.ms": 400,
-    "message.timeout.ms": 800,
-    "transaction.timeout.ms": 1_200,
-}
-
-
-class RdMember(Member):
-    """A member on librdkafka."""
-
-    def __init__(self, servers, topic, **options):
-        super().__init__(servers, topic, **{"consumer": QUICK, **options})
-
-    def make_bus(self, servers, tables, **names):
-        return confluent_bus(ConfluentSettings([servers], **tables), **names)
-
-
-def at_phase(monkeypatch, phase, action):
-    """Do something when the next transaction enters a phase, once."""
-    original, once = Transaction._enter, threading.Event()
-
-    def enter(self, entered):
-        original(self, entered)
-        if entered is phase and not once.is_set():
-            once.set()
-            action()
-
-    monkeypatch.setattr(Transaction, "_enter", enter)
 
 
 def login(user="worker", password=USERS["worker"]):
@@ -105,14 +70,6 @@ def test_columns_of_a_batch(kafka, make_topic):
         assert [list(headers) for headers in batch.headers] == [[("h", b"x"), ("h", b"")], [], []]
         assert (batch.next_offset, batch.leader_epoch) == (3, 0)
         assert member.source.position(partition) == 3
-
-
-@pytest.mark.parametrize("codec", ["lz4", "zstd", "snappy", "gzip"])
-def test_compressed_input(kafka, make_topic, codec):
-    topic, values = make_topic(), [b"value-%d" % n for n in range(300)]
-    fill(kafka, topic, values, compression_type=codec, linger_ms=50)
-    with members(RdMember(kafka, topic)) as member:
-        assert [value for batch in member.read(300) for value in batch.values] == values
 
 
 def test_the_position_passes_markers_and_aborted_records_but_not_an_open_transaction(kafka, make_topic):
@@ -239,15 +196,6 @@ def test_records_that_retention_took_are_fatal(kafka, kafka_admin, make_topic):
             until(lambda: member.poll(resume=False) and False)
 
 
-def test_close_ends_with_the_broker_frozen(kafka_process, make_own_topic):
-    member = RdMember(kafka_process.bootstrap_servers, make_own_topic()).start()
-    member.join(1)
-    freeze(kafka_process)
-    member.source.close(leave=True, timeout_s=1.0)
-    member.writer.close(1.0)
-    kafka_process.thaw()
-
-
 # Membership
 
 
@@ -291,8 +239,8 @@ def test_a_stale_generation_is_refused_and_leaves_no_trace(kafka, make_topic):
 
 def test_an_evicted_member_cannot_commit_learns_it_and_comes_back(kafka, make_topic):
     topic = make_topic(partitions=4)
-    first = RdMember(kafka, topic, name="a", consumer=EVICTED_SOON)
-    second = RdMember(kafka, topic, name="b", consumer=EVICTED_SOON)
+    first = RdMember(kafka, topic, name="a", consumer=RdMember.EVICTED_SOON)
+    second = RdMember(kafka, topic, name="b", consumer=RdMember.EVICTED_SOON)
     with members(first):
         old = first.join(4)
         second.start()
@@ -312,7 +260,7 @@ def test_an_evicted_member_cannot_commit_learns_it_and_comes_back(kafka, make_to
 
 def test_a_member_put_out_while_it_joins_loses_what_it_had(kafka, make_topic):
     topic = make_topic(partitions=2)
-    consumer = {**QUICK, "session.timeout.ms": 6_000}  # what the rebalance waits for the member that is gone
+    consumer = {**RdMember.QUICK, "session.timeout.ms": 6_000}  # what the rebalance waits for the member that is gone
     first, second, third = (RdMember(kafka, topic, name=name, consumer=consumer) for name in "abc")
     admin = KafkaAdminClient(bootstrap_servers=kafka)
     with members(first), members(second):
@@ -334,6 +282,9 @@ def test_a_member_put_out_while_it_joins_loses_what_it_had(kafka, make_topic):
         third.close()
 
 
+# Writer
+
+
 def test_a_second_process_of_one_instance_id_ends_the_first(kafka, make_topic):
     topic = make_topic()
     with members(RdMember(kafka, topic, name="same", static=True)) as first:
@@ -346,9 +297,6 @@ def test_a_second_process_of_one_instance_id_ends_the_first(kafka, make_topic):
         with pytest.raises(Fatal, match="instance"):
             until(lambda: first.poll() and False)
         twin.source.close(leave=True, timeout_s=5)
-
-
-# Writer
 
 
 def test_outputs_with_times_and_headers(kafka, make_topic):
@@ -391,134 +339,6 @@ def test_a_batch_larger_than_the_topic_allows_is_cut(kafka, make_topic):
         member.join(1)
         until(lambda: member.commit([column(output, values)]) is Outcome.COMMITTED)
         assert outputs(member, output) == values
-
-
-def test_a_time_that_the_topic_refuses_is_told(kafka, make_topic):
-    topic, output = make_topic(), make_topic(configs={"message.timestamp.after.max.ms": "3600000"})
-    message = column(output, [b"tomorrow"])
-    message.timestamps[0] = int(time.time() * 1000) + 86_400_000
-    with members(RdMember(kafka, topic)) as member:
-        member.join(1)
-        with pytest.raises(ConfigError, match="LogAppendTime"):
-            member.commit([message], token="a")
-        assert member.committed() is None
-
-
-def test_an_attempt_that_found_no_producer_is_aborted_not_made_later(kafka_process, make_own_topic):
-    topic, output = make_own_topic(), make_own_topic()
-    with members(RdMember(kafka_process.bootstrap_servers, topic)) as member:
-        member.join(1)
-        member.writer._throw_away()
-        freeze(kafka_process)
-        with pytest.raises(Retry, match="no transactional producer"):
-            member.commit([column(output, [b"old"])], token="old", timeout_s=0.5)
-        kafka_process.thaw()
-        assert member.commit([column(output, [b"old"])], token="old") is Outcome.ABORTED
-        assert commit_at_last(member, [column(output, [b"new"])], token="new") is Outcome.COMMITTED
-        assert outputs(member, output) == [b"new"]
-
-
-@pytest.mark.parametrize(("phase", "written"), [(Phase.ENDING, True), (Phase.OFFSETS, False)])
-def test_a_doubt_is_resolved_by_the_token(kafka_process, make_own_topic, monkeypatch, phase, written):
-    """The process stalls beyond its deadline with the end asked for, and before: committed and aborted."""
-    topic, output = make_own_topic(), make_own_topic()
-    with members(RdMember(kafka_process.bootstrap_servers, topic)) as member:
-        member.join(1)
-        assert member.commit([column(output, [b"before"])], token="before") is Outcome.COMMITTED
-        messages, reached = [column(output, [b"one", b"two"])], {TopicPartition(topic, 0): Progress(5)}
-        at_phase(monkeypatch, phase, lambda: freeze(kafka_process))
-        for _ in range(2):
-            with pytest.raises(Retry):
-                member.commit(messages, reached, "doubt", timeout_s=0.7)
-        kafka_process.thaw()
-        outcome = commit_at_last(member, messages, reached, "doubt")
-        assert outcome is (Outcome.COMMITTED if written else Outcome.ABORTED)
-        assert member.committed() == ((5, "doubt") if written else (1, "before"))
-        assert outputs(member, output) == ([b"before", b"one", b"two"] if written else [b"before"])
-        if not written:
-            assert commit_at_last(member, messages, reached, "doubt") is Outcome.COMMITTED
-        later = {TopicPartition(topic, 0): Progress(9)}
-        assert commit_at_last(member, token="after", progress=later) is Outcome.COMMITTED
-        assert outputs(member, output) == [b"before", b"one", b"two"]
-
-
-def test_an_expired_batch_is_not_committed(kafka_process, make_own_topic):
-    topic, output = make_own_topic(), make_own_topic()
-    quick = {**SHORT_LIVED, "transaction.timeout.ms": 30_000}
-    with members(RdMember(kafka_process.bootstrap_servers, topic, producer=quick)) as member:
-        member.join(1)
-        assert member.commit([column(output, [b"in time"])], token="known") is Outcome.COMMITTED
-        freeze(kafka_process)
-        threading.Timer(2.0, kafka_process.thaw).start()
-        messages, reached = [column(output, [b"late"])], {TopicPartition(topic, 0): Progress(2)}
-        assert commit_at_last(member, messages, reached, "t") is Outcome.ABORTED
-        assert member.committed() == (1, "known")
-        assert commit_at_last(member, messages, reached, "t") is Outcome.COMMITTED
-        assert outputs(member, output) == [b"in time", b"late"]
-
-
-@pytest.mark.parametrize("phase", [Phase.SENDING, Phase.OFFSETS, Phase.ENDING])
-def test_a_transaction_timed_out_by_the_coordinator_is_aborted_not_fatal(
-    kafka_process, make_own_topic, monkeypatch, phase
-):
-    topic, output = make_own_topic(), make_own_topic(partitions=2)
-    with members(RdMember(kafka_process.bootstrap_servers, topic, producer=SHORT_LIVED)) as member:
-        member.join(1)
-        at_phase(monkeypatch, phase, lambda: time.sleep(2.5))
-        messages = [column(output, [b"slow"])]
-        if phase is Phase.SENDING:  # nothing was sent before the pause: the transaction had not begun on the broker
-            assert commit_at_last(member, messages, token="t") is Outcome.COMMITTED
-        else:
-            assert commit_at_last(member, messages, token="t") is Outcome.ABORTED
-            assert member.committed() is None
-            assert commit_at_last(member, messages, token="t") is Outcome.COMMITTED
-        assert outputs(member, output) == [b"slow"]
-
-
-def test_a_killed_broker_loses_and_doubles_nothing(kafka_process, make_own_topic, monkeypatch):
-    topic, output = make_own_topic(), make_own_topic()
-    with members(RdMember(kafka_process.bootstrap_servers, topic)) as member:
-        member.join(1)
-        at_phase(monkeypatch, Phase.ENDING, kafka_process.kill)
-        messages = [column(output, [b"once"])]
-        with pytest.raises(Retry):
-            member.commit(messages, token="killed", timeout_s=1.0)
-        kafka_process.restart()
-        outcome = commit_at_last(member, messages, token="killed", timeout_s=5.0)
-        if outcome is Outcome.ABORTED:
-            assert commit_at_last(member, messages, token="killed") is Outcome.COMMITTED
-        assert outputs(member, output) == [b"once"]
-
-
-def test_two_processes_of_one_transactional_id_end_the_first(kafka, make_topic):
-    topic = make_topic()
-    with members(RdMember(kafka, topic)) as member:
-        member.join(1)
-        assert member.commit() is Outcome.COMMITTED
-        other = RdMember(kafka, topic)
-        other.writer.start(30)
-        for _ in range(2):  # it does not come back and fence the other
-            with pytest.raises(Fatal, match="another process uses the transactional id"):
-                member.commit(token="late")
-        membership, progress = member.membership(), {TopicPartition(topic, 0): Progress(2)}
-        assert other.writer.commit([], progress, membership, "other", 30) is Outcome.COMMITTED
-        other.writer.close(5)
-
-
-def test_nothing_is_left_behind(kafka_process, make_own_topic, monkeypatch):
-    """Threads of producers that were thrown away, with callers that waited in them, all end."""
-    topic, output = make_own_topic(), make_own_topic()
-    fill(kafka_process.bootstrap_servers, topic, [b"x"])
-    member = RdMember(kafka_process.bootstrap_servers, topic).start()
-    member.join(1)
-    at_phase(monkeypatch, Phase.ENDING, lambda: freeze(kafka_process))
-    with pytest.raises(Retry):
-        member.commit([column(output, [b"x"])], timeout_s=0.5)
-    kafka_process.thaw()
-    commit_at_last(member, [column(output, [b"x"])])
-    member.close()
-    ours = ("kafka-commit", "kafka-producer", "kafka-read-back", "kafka-describe", "kafka-close")
-    until(lambda: not [one for one in threading.enumerate() if one.name.startswith(ours)])
 
 
 # Cluster, rights, logins

@@ -42,10 +42,10 @@ def test_columns_of_a_batch(kafka, make_topic):
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd", "snappy", "gzip"])
-def test_compressed_input(kafka, make_topic, codec):
+def test_compressed_input(client, kafka, make_topic, codec):
     topic, values = make_topic(), [b"value-%d" % n for n in range(300)]
     fill(kafka, topic, values, compression_type=codec, linger_ms=50)
-    with members(Member(kafka, topic)) as member:
+    with members(client(kafka, topic)) as member:
         assert [value for batch in member.read(300) for value in batch.values] == values
 
 
@@ -136,9 +136,9 @@ def test_a_static_member_leaves_only_when_asked(kafka, make_topic):
     admin.close()
 
 
-def test_close_ends_with_the_broker_frozen(kafka_process, make_own_topic):
+def test_close_ends_with_the_broker_frozen(client, kafka_process, make_own_topic):
     topic = make_own_topic()
-    member = Member(kafka_process.bootstrap_servers, topic).start()
+    member = client(kafka_process.bootstrap_servers, topic).start()
     member.join(1)
     freeze(kafka_process)
     member.source.close(leave=True, timeout_s=1.0)

@@ -9,22 +9,21 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove, NewPartitions
 from kafka.structs import ConsumerGroupMetadata
-from kafka_member import EVICTED_SOON, SHORT_LIVED, Member, at_phase, column, fill, freeze, members, outputs, until
-from test_writer import commit_at_last
+from kafka_member import Member, at_phase, column, commit_at_last, fill, freeze, members, outputs, until
 
+from kstream_worker.bus.common.writer import Phase
 from kstream_worker.bus.kafka_python.membership import KafkaMembership
-from kstream_worker.bus.kafka_python.transaction import Phase
 from kstream_worker.errors import Fatal, Rejoin
 from kstream_worker.records import ChangeKind, Outcome, Progress, TopicPartition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
 
-def test_an_expired_batch_is_not_committed(kafka_process, make_own_topic):
+def test_an_expired_batch_is_not_committed(client, kafka_process, make_own_topic):
     """A batch expires, its future fails, and `commit_transaction` returns normally: records lost, offset committed."""
     topic, output = make_own_topic(), make_own_topic()
-    quick = {**SHORT_LIVED, "transaction_timeout_ms": 30_000}
-    with members(Member(kafka_process.bootstrap_servers, topic, producer=quick)) as member:
+    quick = {**client.SHORT_LIVED, client.TRANSACTION_TIMEOUT: 30_000}
+    with members(client(kafka_process.bootstrap_servers, topic, producer=quick)) as member:
         member.join(1)
         assert member.commit([column(output, [b"in time"])], token="known") is Outcome.COMMITTED
         freeze(kafka_process)
@@ -38,11 +37,11 @@ def test_an_expired_batch_is_not_committed(kafka_process, make_own_topic):
 
 @pytest.mark.parametrize("phase", [Phase.SENDING, Phase.OFFSETS, Phase.ENDING])
 def test_a_transaction_timed_out_by_the_coordinator_is_aborted_not_fatal(
-    kafka_process, make_own_topic, monkeypatch, phase
+    client, kafka_process, make_own_topic, monkeypatch, phase
 ):
     """The client reports the time-out as a fenced producer, or (met by a batch) not at all."""
     topic, output = make_own_topic(), make_own_topic(partitions=2)
-    with members(Member(kafka_process.bootstrap_servers, topic, producer=SHORT_LIVED)) as member:
+    with members(client(kafka_process.bootstrap_servers, topic, producer=client.SHORT_LIVED)) as member:
         member.join(1)
         at_phase(monkeypatch, phase, lambda: time.sleep(2.5))
         messages = [column(output, [b"slow"])]
@@ -81,8 +80,8 @@ def test_a_membership_that_proves_nothing_is_refused(kafka, make_topic):
 def test_an_evicted_member_cannot_commit_learns_it_and_comes_back(kafka, make_topic):
     """A member that stalls beyond its poll interval is put out; back again it claims what others own now."""
     topic = make_topic(partitions=4)
-    first = Member(kafka, topic, name="a", consumer=EVICTED_SOON)
-    second = Member(kafka, topic, name="b", consumer=EVICTED_SOON)
+    first = Member(kafka, topic, name="a", consumer=Member.EVICTED_SOON)
+    second = Member(kafka, topic, name="b", consumer=Member.EVICTED_SOON)
     with members(first):
         old = first.join(4)
         second.start()

@@ -6,28 +6,13 @@ import threading
 import time
 
 import pytest
-from kafka_member import Member, at_phase, column, fill, freeze, members, outputs, until
+from kafka_member import Member, at_phase, column, commit_at_last, fill, freeze, members, outputs, until
 
-from kstream_worker.bus.kafka_python.transaction import Phase
+from kstream_worker.bus.common.writer import Phase
 from kstream_worker.errors import ConfigError, Fatal, Rejoin, Retry
 from kstream_worker.records import Outcome, Progress, TopicPartition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
-
-
-def commit_at_last(member: Member, *args, **options) -> Outcome:
-    """The same call again until it is not in doubt."""
-    found: list[Outcome] = []
-
-    def attempt() -> bool:
-        try:
-            found.append(member.commit(*args, **options))
-        except Retry:
-            return False
-        return True
-
-    until(attempt)
-    return found[0]
 
 
 def test_outputs_and_positions_in_one_commit(kafka, make_topic):
@@ -62,12 +47,12 @@ def test_what_can_never_be_sent_is_refused_and_leaves_no_trace(kafka, make_topic
         assert outputs(member, output) == [b"fits"]
 
 
-def test_a_time_that_the_topic_refuses_is_told(kafka, make_topic):
+def test_a_time_that_the_topic_refuses_is_told(client, kafka, make_topic):
     """Times far ahead are refused by default; as a passing fault they would be sent again until patience ends."""
     topic, output = make_topic(), make_topic(configs={"message.timestamp.after.max.ms": "3600000"})
     message = column(output, [b"tomorrow"])
     message.timestamps[0] = int(time.time() * 1000) + 86_400_000
-    with members(Member(kafka, topic)) as member:
+    with members(client(kafka, topic)) as member:
         member.join(1)
         with pytest.raises(ConfigError, match="LogAppendTime"):
             member.commit([message], token="a")
@@ -75,10 +60,10 @@ def test_a_time_that_the_topic_refuses_is_told(kafka, make_topic):
         assert member.commit([column(output, [b"now"])], token="b") is Outcome.COMMITTED
 
 
-def test_an_attempt_that_found_no_producer_is_aborted_not_made_later(kafka_process, make_own_topic):
+def test_an_attempt_that_found_no_producer_is_aborted_not_made_later(client, kafka_process, make_own_topic):
     """Meanwhile its partitions may have been dropped and read again."""
     topic, output = make_own_topic(), make_own_topic()
-    with members(Member(kafka_process.bootstrap_servers, topic)) as member:
+    with members(client(kafka_process.bootstrap_servers, topic)) as member:
         member.join(1)
         member.writer._throw_away()
         freeze(kafka_process)
@@ -100,10 +85,10 @@ def test_a_batch_larger_than_the_topic_allows_is_split(kafka, make_topic):
 
 
 @pytest.mark.parametrize(("phase", "written"), [(Phase.ENDING, True), (Phase.OFFSETS, False)])
-def test_a_doubt_is_resolved_by_the_token(kafka_process, make_own_topic, monkeypatch, phase, written):
+def test_a_doubt_is_resolved_by_the_token(client, kafka_process, make_own_topic, monkeypatch, phase, written):
     """Frozen with the end of the transaction asked for, and before: committed and aborted; no call waits for it."""
     topic, output = make_own_topic(), make_own_topic()
-    with members(Member(kafka_process.bootstrap_servers, topic)) as member:
+    with members(client(kafka_process.bootstrap_servers, topic)) as member:
         member.join(1)
         assert member.commit([column(output, [b"before"])], token="before") is Outcome.COMMITTED
         messages, reached = [column(output, [b"one", b"two"])], {TopicPartition(topic, 0): Progress(5)}
@@ -124,9 +109,9 @@ def test_a_doubt_is_resolved_by_the_token(kafka_process, make_own_topic, monkeyp
         assert outputs(member, output) == [b"before", b"one", b"two"]
 
 
-def test_a_killed_broker_loses_and_doubles_nothing(kafka_process, make_own_topic, monkeypatch):
+def test_a_killed_broker_loses_and_doubles_nothing(client, kafka_process, make_own_topic, monkeypatch):
     topic, output = make_own_topic(), make_own_topic()
-    with members(Member(kafka_process.bootstrap_servers, topic)) as member:
+    with members(client(kafka_process.bootstrap_servers, topic)) as member:
         member.join(1)
         at_phase(monkeypatch, Phase.ENDING, kafka_process.kill)
         messages = [column(output, [b"once"])]
@@ -139,12 +124,12 @@ def test_a_killed_broker_loses_and_doubles_nothing(kafka_process, make_own_topic
         assert outputs(member, output) == [b"once"]
 
 
-def test_two_processes_of_one_transactional_id_end_the_first(kafka, make_topic):
+def test_two_processes_of_one_transactional_id_end_the_first(client, kafka, make_topic):
     topic = make_topic()
-    with members(Member(kafka, topic)) as member:
+    with members(client(kafka, topic)) as member:
         member.join(1)
         assert member.commit() is Outcome.COMMITTED
-        other = Member(kafka, topic)
+        other = client(kafka, topic)
         other.writer.start(30)
         for _ in range(2):  # it does not come back and fence the other
             with pytest.raises(Fatal, match="another process uses the transactional id"):
@@ -177,12 +162,12 @@ def test_missing_rights_are_told(secure_kafka):
         assert member.commit(token="alone") is Outcome.COMMITTED
 
 
-def test_nothing_is_left_behind(kafka_process, make_own_topic, monkeypatch):
+def test_nothing_is_left_behind(client, kafka_process, make_own_topic, monkeypatch):
     """Threads of producers that were thrown away, with callers that waited in them, all end."""
     topic, output = make_own_topic(), make_own_topic()
     fill(kafka_process.bootstrap_servers, topic, [b"x"])
     others = set(threading.enumerate())  # of tests before this one
-    member = Member(kafka_process.bootstrap_servers, topic).start()
+    member = client(kafka_process.bootstrap_servers, topic).start()
     member.join(1)
     at_phase(monkeypatch, Phase.ENDING, lambda: freeze(kafka_process))
     with pytest.raises(Retry):

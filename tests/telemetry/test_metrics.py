@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 import kstream_worker.telemetry.metrics as module
-from kstream_worker.measures import STAGES, NoTelemetry, Telemetry
+from kstream_worker.measures import STAGES, Telemetry
 from kstream_worker.records import TopicPartition
 from kstream_worker.telemetry.histogram import ColumnHistogram
 from kstream_worker.telemetry.metrics import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, PROCESS_GAUGES, Metrics
@@ -233,8 +233,13 @@ def test_series_stay_bounded() -> None:
 
 
 def test_the_default_is_silent() -> None:
-    work(NoTelemetry())
+    work(Telemetry())
     assert STAGES == ("poll", "decode", "update", "encode")
+
+
+def test_every_measurement_is_taken() -> None:
+    told = [name for name in vars(Telemetry) if not name.startswith("_")]
+    assert [name for name in told if name not in vars(Metrics)] == []
 
 
 def test_reading_while_writing_is_consistent() -> None:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from kstream_worker import app
-from kstream_worker.measures import NoTelemetry
+from kstream_worker.measures import Telemetry
 from kstream_worker.records import TopicPartition
 from kstream_worker.worker.loop import Worker
 
 MakeJob = Callable[..., Any]
 
 
-class Healings(NoTelemetry):
+class Healings(Telemetry):
     """Counts partitions that were started again."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Healings(NoTelemetry):
         self.count += 1
 
 
-def worker_of(job: Any, *, drain: bool = False, telemetry: NoTelemetry | None = None) -> Worker:
+def worker_of(job: Any, *, drain: bool = False, telemetry: Telemetry | None = None) -> Worker:
     """Each turn of its loop takes eleven seconds, so that lag is looked at in every one."""
     bus = job.broker.bus(topic="readings", group="drift", identity="app-0", poll_sizes=(30,) if drain else (40,))
     clock = job.broker.clock

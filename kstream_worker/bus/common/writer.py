@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import enum
 import logging
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from kstream_worker.bus.common.bounded import Deadline, Running
 from kstream_worker.bus.common.contract import Proof, check_arguments, check_owned
@@ -36,23 +37,34 @@ class Abandoned(Exception):
     """The caller's deadline has passed; a transaction left behind in its thread must not go on."""
 
 
-class Attempt(Protocol):
-    """One transaction, tried once."""
+class Attempt(ABC):
+    """One transaction, tried once.
 
-    began: float  # monotonic seconds
+    Attributes:
+        phase: how far it came.
+        began: monotonic seconds.
+    """
 
-    @property
-    def phase(self) -> Phase:
-        """How far it came."""
-        ...
+    def __init__(self) -> None:
+        self.phase = Phase.SENDING
+        self.began = time.monotonic()
+        self._abandoned = threading.Event()
 
+    @abstractmethod
     def run(self, deadline: Deadline) -> None:
         """Do all steps; raises what the client raises, and `Abandoned`."""
-        ...
 
     def abandon(self) -> None:
         """Forbid all further steps."""
-        ...
+        self._abandoned.set()
+
+    def _go_on(self) -> None:
+        if self._abandoned.is_set():
+            raise Abandoned
+
+    def _enter(self, phase: Phase) -> None:
+        self._go_on()
+        self.phase = phase
 
 
 S = TypeVar("S")  # a producer after `init_transactions`

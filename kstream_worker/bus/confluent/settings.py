@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from kstream_worker.bus.common.secret import Secret, unreadable
+from kstream_worker.bus.common.tables import Settings, contradictions, unfit
 from kstream_worker.bus.confluent.errors import cause_of
 from kstream_worker.bus.confluent.properties import (
     CONSUMER_ONLY,
@@ -24,13 +25,12 @@ from kstream_worker.bus.confluent.properties import (
 from kstream_worker.config.redact import is_secret, redact
 from kstream_worker.errors import ConfigError
 
-Settings = Mapping[str, Any]
-PATH = "bus.kafka"
 CHAINS = (
     ("request.timeout.ms", "message.timeout.ms"),
     ("message.timeout.ms", "transaction.timeout.ms"),
     ("socket.timeout.ms", "transaction.timeout.ms"),
 )
+SESSION = ("session.timeout.ms", "max.poll.interval.ms")
 PROBE = "kstream.no.such.setting"  # ends a trial of settings before any client is made
 
 COMMON_DEFAULTS: Settings = MappingProxyType(
@@ -104,9 +104,14 @@ class ConfluentSettings:
     def __post_init__(self) -> None:
         for table in ("common", "consumer", "producer"):
             object.__setattr__(self, table, dict(_flat(getattr(self, table))))
-        problems = [*_unfit(self)]
+        tables = (
+            ("common", self.common, frozenset[str]()),
+            ("consumer", self.consumer, PRODUCER_ONLY),
+            ("producer", self.producer, CONSUMER_ONLY),
+        )
+        problems = [*unfit(self.bootstrap_servers, tables, _problem)]
         if not problems:
-            problems = [*_contradictions(self.for_consumer(), self.for_producer(""))]
+            problems = [*contradictions(self.for_consumer(), self.for_producer(""), CHAINS, SESSION)]
         if problems:
             raise ConfigError("\n".join(problems))
 
@@ -156,22 +161,6 @@ def _hide(name: str, value: object) -> object:
     return Secret(value) if is_secret(name) and isinstance(value, str) else value
 
 
-def _unfit(settings: ConfluentSettings) -> Iterator[str]:
-    """Problems of single settings."""
-    if not settings.bootstrap_servers:
-        yield f"`{PATH}.bootstrap_servers` is missing: name the brokers"
-    tables = (
-        ("common", settings.common, frozenset[str]()),
-        ("consumer", settings.consumer, PRODUCER_ONLY),
-        ("producer", settings.producer, CONSUMER_ONLY),
-    )
-    for table, given, foreign in tables:
-        for name, value in given.items():
-            problem = _problem(name, value, foreign)
-            if problem:
-                yield f"`{PATH}.{table}.{name}`: {problem}"
-
-
 def _problem(name: str, value: object, foreign: frozenset[str]) -> str:
     if name in ELSEWHERE:
         return f"cannot be set here: {ELSEWHERE[name]}"
@@ -200,15 +189,3 @@ def _refusal(name: str, value: str | float) -> str:
         near = nearest(name)
         return "librdkafka knows no such setting" + (f"; did you mean {near}?" if near else "")
     return f"librdkafka refuses it: {said if not is_secret(name) else 'not acceptable'}"
-
-
-def _contradictions(consumer: Settings, producer: Settings) -> Iterator[str]:
-    """Settings that do not go together."""
-    for shorter, longer in CHAINS:
-        if int(producer[shorter]) >= int(producer[longer]):
-            yield (
-                f"`{PATH}.producer`: {shorter} ({producer[shorter]}) must be shorter than {longer} "
-                f"({producer[longer]}): a transaction must outlive the attempts to deliver its records"
-            )
-    if int(consumer["session.timeout.ms"]) > int(consumer["max.poll.interval.ms"]):
-        yield f"`{PATH}.consumer`: session.timeout.ms must not be longer than max.poll.interval.ms"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.bounded import Deadline
 from kstream_worker.bus.common.reasons import no_such_partition
-from kstream_worker.bus.common.writer import Abandoned, Phase
+from kstream_worker.bus.common.writer import Abandoned, Attempt, Phase
 from kstream_worker.bus.confluent.clients import SLICE_S, Notes, new_producer
 from kstream_worker.bus.confluent.errors import cause_of
 from kstream_worker.bus.confluent.membership import ConfluentMembership
@@ -65,7 +64,7 @@ class Session:
             self.producer.close()
 
 
-class Transaction:
+class Transaction(Attempt):
     """One attempt to commit.
 
     Args:
@@ -84,8 +83,7 @@ class Transaction:
         membership: ConfluentMembership,
         token: str,
     ) -> None:
-        self.phase = Phase.SENDING
-        self.began = time.monotonic()
+        super().__init__()
         self._producer = session.producer
         self._messages = messages
         self._metadata = membership.metadata
@@ -94,11 +92,6 @@ class Transaction:
             for partition, reached in progress.items()
         ]
         self._failures: list[tuple[KafkaError, TopicPartition]] = []
-        self._abandoned = threading.Event()
-
-    def abandon(self) -> None:
-        """Forbid all further steps."""
-        self._abandoned.set()
 
     def run(self, deadline: Deadline) -> None:
         """Do all steps; belongs into a thread of its own, where no signal has to wait for it.
@@ -115,11 +108,6 @@ class Transaction:
         self._enter(Phase.ENDING)
         self._commit()
         self._enter(Phase.DONE)
-
-    def _enter(self, phase: Phase) -> None:
-        if self._abandoned.is_set():
-            raise Abandoned
-        self.phase = phase
 
     def _deliver(self, deadline: Deadline) -> None:
         """Send everything and see that every single record arrived."""

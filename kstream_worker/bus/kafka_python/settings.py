@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -13,12 +12,16 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from kstream_worker.bus.common.secret import Secret, unreadable
+from kstream_worker.bus.common.tables import Settings, contradictions, unfit
 from kstream_worker.bus.kafka_python.connection import WatchfulClient
 from kstream_worker.config.redact import is_secret, redact
 from kstream_worker.errors import ConfigError
 
-Settings = Mapping[str, Any]
-PATH = "bus.kafka"
+CHAINS = (
+    ("request_timeout_ms", "delivery_timeout_ms"),
+    ("delivery_timeout_ms", "transaction_timeout_ms"),
+)
+SESSION = ("session_timeout_ms", "max_poll_interval_ms")
 CONSUMER_NAMES = frozenset(KafkaConsumer.DEFAULT_CONFIG)
 PRODUCER_NAMES = frozenset(KafkaProducer.DEFAULT_CONFIG)
 ADMIN_NAMES = frozenset(KafkaAdminClient.DEFAULT_CONFIG)
@@ -125,9 +128,14 @@ class KafkaSettings:
     producer: Settings = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        problems = [*_unfit(self)]
+        tables = (
+            ("common", self.common, CONSUMER_NAMES | PRODUCER_NAMES),
+            ("consumer", self.consumer, CONSUMER_NAMES),
+            ("producer", self.producer, PRODUCER_NAMES),
+        )
+        problems = [*unfit(self.bootstrap_servers, tables, _problem)]
         if not problems:
-            problems = [*_contradictions(self.for_consumer(), self.for_producer(""))]
+            problems = [*contradictions(self.for_consumer(), self.for_producer(""), CHAINS, SESSION)]
         if problems:
             raise ConfigError("\n".join(problems))
 
@@ -176,22 +184,6 @@ def _default(name: str) -> object:
         if name in client.DEFAULT_CONFIG:
             return client.DEFAULT_CONFIG[name]
     return None
-
-
-def _unfit(settings: KafkaSettings) -> Iterator[str]:
-    """Problems of single settings."""
-    if not settings.bootstrap_servers:
-        yield f"`{PATH}.bootstrap_servers` is missing: name the brokers"
-    tables = (
-        ("common", settings.common, CONSUMER_NAMES | PRODUCER_NAMES),
-        ("consumer", settings.consumer, CONSUMER_NAMES),
-        ("producer", settings.producer, PRODUCER_NAMES),
-    )
-    for table, given, names in tables:
-        for name, value in given.items():
-            problem = _problem(name, value, names)
-            if problem:
-                yield f"`{PATH}.{table}.{name}`: {problem}"
 
 
 def _problem(name: str, value: object, names: frozenset[str]) -> str:
@@ -270,16 +262,3 @@ def _hidden(name: str) -> bool:
 def _version(value: object) -> tuple[int, ...]:
     parts = value if isinstance(value, list | tuple) else str(value).split(".")
     return tuple(int(part) for part in parts)
-
-
-def _contradictions(consumer: Settings, producer: Settings) -> Iterator[str]:
-    """Settings that do not go together."""
-    chain = ("request_timeout_ms", "delivery_timeout_ms", "transaction_timeout_ms")
-    for shorter, longer in itertools.pairwise(chain):
-        if producer[shorter] >= producer[longer]:
-            yield (
-                f"`{PATH}.producer`: {shorter} ({producer[shorter]}) must be shorter than {longer} "
-                f"({producer[longer]}): a transaction must outlive the attempts to deliver its records"
-            )
-    if consumer["session_timeout_ms"] > consumer["max_poll_interval_ms"]:
-        yield f"`{PATH}.consumer`: session_timeout_ms must not be longer than max_poll_interval_ms"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -16,7 +15,7 @@ from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.bounded import Deadline
 from kstream_worker.bus.common.reasons import no_such_partition
-from kstream_worker.bus.common.writer import Abandoned, Phase
+from kstream_worker.bus.common.writer import Attempt, Phase
 from kstream_worker.bus.kafka_python import internals
 from kstream_worker.bus.kafka_python.membership import KafkaMembership
 from kstream_worker.errors import ConfigError
@@ -60,7 +59,7 @@ class Session:
         discard(self.producer)
 
 
-class Transaction:
+class Transaction(Attempt):
     """One attempt to commit.
 
     Args:
@@ -80,19 +79,13 @@ class Transaction:
         token: str,
     ) -> None:
         self.session = session
-        self.phase = Phase.SENDING
-        self.began = time.monotonic()
+        super().__init__()
         self._messages = messages
         self._metadata = membership.metadata
         self._offsets = {
             ClientPartition(*partition): OffsetAndMetadata(reached.offset, token, reached.leader_epoch)
             for partition, reached in progress.items()
         }
-        self._abandoned = threading.Event()
-
-    def abandon(self) -> None:
-        """Forbid all further steps."""
-        self._abandoned.set()
 
     def run(self, deadline: Deadline) -> None:
         """Do all steps; blocks until it is abandoned, so it belongs into a thread of its own.
@@ -110,14 +103,6 @@ class Transaction:
         if not self.session.unchanged():
             raise ProducerFencedError("the producer's epoch changed during the transaction")
         self._enter(Phase.DONE)
-
-    def _go_on(self) -> None:
-        if self._abandoned.is_set():
-            raise Abandoned
-
-    def _enter(self, phase: Phase) -> None:
-        self._go_on()
-        self.phase = phase
 
     def _deliver(self, producer: KafkaProducer, deadline: Deadline) -> None:
         """Send everything and see that every single record arrived: `commit_transaction` would not say so."""
