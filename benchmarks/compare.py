@@ -15,7 +15,6 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.job import OUTPUTS, JobData, committed_total, create_topics, produce, write_config
+from benchmarks.job import OUTPUTS, JobData, committed_total, create_topics, produce, run_child, write_config
 from kstream_worker.bus.broker import LocalKafka
 
 PARTITIONS = 4
@@ -95,18 +94,7 @@ def copied(folder: Path) -> Path:
 
 def child(tree: Path, cache: Path, config: Path, records: int) -> dict[str, Any]:
     env = {**os.environ, "PYTHONPATH": str(tree), "KSTREAM_WORKER_JIT_CACHE": str(cache)}
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(config), str(records)],
-        cwd=tree,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{tree}: failed:\n{done.stderr[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    result = run_child(["-c", CHILD, str(config), str(records)], DEADLINE_S, cwd=tree, env=env)
     return result | {"per_s": records / result["seconds"]}
 
 

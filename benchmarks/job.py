@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -268,3 +269,14 @@ def judge(bootstrap: str, app_id: str, partitions: int, data: JobData, records: 
 
 def cores() -> int:
     return len(os.sched_getaffinity(0))
+
+
+def run_child(arguments: Sequence[str], deadline_s: float, **options: Any) -> dict[str, Any]:
+    """A Python process of its own; what its last line says in JSON."""
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=deadline_s, check=False, **options
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments)[:200]} failed:\n{done.stderr[-3000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result

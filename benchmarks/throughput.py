@@ -14,15 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.job import OUTPUTS, JobData, committed_total, create_topics, produce, write_config
+from benchmarks.job import OUTPUTS, JobData, committed_total, create_topics, produce, run_child, write_config
 
 PARTITIONS = 4
 CLIENTS = ("kafka-python", "confluent")
@@ -129,17 +127,7 @@ def run_worker(config_path: Path, records: int) -> dict[str, Any]:
 
 
 def child(role: str, config: Path, records: int) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.throughput", "--child", role, str(config), str(records)],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{role} failed:\n{done.stderr[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return run_child(["-m", "benchmarks.throughput", "--child", role, str(config), str(records)], DEADLINE_S)
 
 
 def fill(bootstrap: str, data: JobData) -> tuple[str, int]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,35 +18,28 @@ from kstream_worker.codec.outputs import OutputEncoder, OutputSettings, Topic
 from kstream_worker.config import Config
 from kstream_worker.detectors.pairs import PairBank
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.errors import EXIT_OK, ConfigError, Retry
+from kstream_worker.errors import ConfigError
 from kstream_worker.gate import Gate, RejectPolicy
-from kstream_worker.http import Status, StatusServer
+from kstream_worker.http import Status
 from kstream_worker.measures import Telemetry
 from kstream_worker.models.bank import fingerprint_of
 from kstream_worker.numerics.version import ARITHMETIC
 from kstream_worker.pairing import pairing_of
 from kstream_worker.ports import Bank, Bus, Cluster
 from kstream_worker.records import TopicPartition
-from kstream_worker.state.checks import check_state_topic, largest_snapshot_bytes
 from kstream_worker.state.ledger import Ledger, LedgerSettings
 from kstream_worker.state.opening import StateIdentity
-from kstream_worker.telemetry import logs
-from kstream_worker.telemetry.metrics import Metrics
 from kstream_worker.worker.committer import CommitPolicy
 from kstream_worker.worker.decode import RecordDecoder
-from kstream_worker.worker.journal import FLOOR_BYTES_S, SnapshotPolicy
+from kstream_worker.worker.journal import SnapshotPolicy
 from kstream_worker.worker.loop import Worker
 from kstream_worker.worker.opener import OpenPolicy
-from kstream_worker.worker.patience import Patience
 from kstream_worker.worker.settings import LoopSettings
 from kstream_worker.worker.task import Task
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-
-_RESTORE_BYTES_S = 100e6  # rough: a client's reading, decoding and copying on one core
-_CONNECT_S = 60.0  # how long a bus may be away when the process starts
 
 
 def wall_clock_ms() -> int:
@@ -320,150 +310,3 @@ def warm_up_kernels(config: Config) -> None:
     y = rng.standard_normal((n, d))
     y[-200:] += 6.0
     bank.update(slots, x, y, np.arange(n, dtype=np.int64))
-
-
-def check(config: Config, bus: Bus | None = None) -> list[str]:
-    """What is wrong with the configuration, the topics and the rights; empty when a worker could run.
-
-    Args:
-        config: what to check.
-        bus: its adapters, where they are built already.
-
-    Raises:
-        Retry: the bus does not answer.
-    """
-    problems: list[str] = []
-    for build in (build_bank, binding_of):
-        try:
-            build(config)
-        except ConfigError as error:
-            problems.append(str(error))
-            break
-    try:
-        problems += with_cluster(bus or build_bus(config), lambda cluster: _check_topics(config, cluster))
-    except ConfigError as error:
-        problems.append(str(error))
-    return problems
-
-
-def _check_topics(config: Config, cluster: Cluster) -> list[str]:
-    topic, state = config.input.topic, config.state.topic
-    found = check_state_topic(
-        cluster,
-        input_topic=topic,
-        state_topic=state,
-        largest_snapshot_bytes=largest_snapshot_bytes(build_bank(config).bytes_per_key),
-    )
-    for warning in found.warnings:
-        log.warning(warning)
-    _warn_of_clocks(config, cluster.topic_config(topic) if cluster.partition_count(topic) else {})
-    known = [state] if cluster.partition_count(state) else []
-    rights = cluster.check_rights(inputs=[topic, *known], outputs=[*output_topics(config), *known])
-    return [*rights, *found.problems]
-
-
-def _warn_of_clocks(config: Config, settings: Mapping[str, str]) -> None:
-    """A device that stamps its records from a wrong clock would advance the clock of all."""
-    allowed_ms = float(settings.get("message.timestamp.after.max.ms", "inf"))
-    broker_stamps = settings.get("message.timestamp.type") == "LogAppendTime"
-    if settings and config.state.ttl and not broker_stamps and allowed_ms > 1000 * config.state.max_future_skew:
-        log.warning(
-            "producers stamp the input's records, with any time: one device with a fast clock can expire all other "
-            "keys of its partition. Set message.timestamp.type=LogAppendTime or a lower "
-            "message.timestamp.after.max.ms on the topic, or state.ttl to 0",
-            topic=config.input.topic,
-        )
-
-
-def run(config: Config, *, leave: bool = False, discard: bool = False, drain: bool = False) -> int:
-    """Run a worker until it is told to stop, or its input ends.
-
-    Returns:
-        the exit code 0.
-
-    Raises:
-        Fatal: no way on (exit 1), or the configuration is wrong (exit 78).
-    """
-    telemetry = config.telemetry
-    logs.configure(telemetry.log_level, telemetry.log_format, config.secrets())
-    log.info("starting", version=__version__, config=config.redacted())
-    stop = StopSignals()
-    warm_up_kernels(config)
-    status = Status(config.worker.progress_timeout)
-    metrics = Metrics(__version__, status)
-    server = None
-    if telemetry.port is not None:
-        server = StatusServer(status, metrics.render, telemetry.host, telemetry.port)
-        log.info("serving metrics and health", host=telemetry.host, port=server.port)
-    try:
-        bus = build_bus(config)
-        for note in bus.notes:
-            log.warning(note)
-        _require_bus(config, bus, stop)
-        if stop.received:
-            log.info("stopped", why="asked to stop before it began")
-        else:
-            _say_bounds(config)
-            worker = build_worker(
-                config, bus=bus, telemetry=metrics, board=status, leave=leave, discard=discard, drain=drain
-            )
-            stop.stops(worker)
-            worker.run()
-    finally:
-        if server is not None:
-            server.close()
-    return EXIT_OK
-
-
-def _say_bounds(config: Config) -> None:
-    """What a partition may come to cost, in numbers for whoever plans for it."""
-    key_bytes, most = build_bank(config).bytes_per_key, config.state.max_keys
-    log.info(
-        "bounds",
-        bytes_per_key=key_bytes,
-        most_keys_of_a_partition=most,
-        most_model_bytes_of_a_partition=key_bytes * most,
-        snapshot_bytes_s=FLOOR_BYTES_S,
-        most_records_to_read_again=config.state.replay_records,
-        seconds_to_restore_10000_keys=round(10_000 * key_bytes / _RESTORE_BYTES_S, 1),
-    )
-
-
-def _require_bus(config: Config, bus: Bus, stop: StopSignals) -> None:
-    """Wait a while for the bus, then insist on topics and rights."""
-    patience = Patience(time.monotonic, _CONNECT_S, 0.5, "Check bus.kafka.bootstrap_servers and that the brokers run.")
-    while not stop.received:
-        try:
-            problems = check(config, bus)
-        except Retry as error:
-            pause_s = patience.failed(str(error))
-            log.warning("the bus does not answer yet", why=str(error), in_s=pause_s)
-            time.sleep(pause_s)
-            continue
-        if problems:
-            raise ConfigError("\n".join(problems))
-        return
-
-
-class StopSignals:
-    """SIGTERM and SIGINT from the start of the process on: the first finishes and commits, a second forces."""
-
-    def __init__(self) -> None:
-        self.received = False
-        self._worker: Worker | None = None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._receive)
-
-    def stops(self, worker: Worker) -> None:
-        """Stop this worker at the first signal, also at one that came already."""
-        self._worker = worker
-        if self.received:
-            worker.request_stop()
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if self.received:
-            os._exit(128 + number)  # what was not committed is done again by the next process
-        self.received = True
-        if self._worker is not None:
-            self._worker.request_stop()

@@ -33,9 +33,9 @@ def run(args: argparse.Namespace) -> int:
         return _report(error.problems)
     quiet_logs(args, config)
 
-    from kstream_worker import app
+    from kstream_worker import service
 
-    problems = _offline(config) if args.offline else app.check(config)
+    problems = _offline(config) if args.offline else service.check(config)
     return _report([args.scrub(problem) for problem in problems])
 
 

@@ -39,10 +39,10 @@ def run(args: argparse.Namespace) -> int:
     """Run a worker; SIGTERM and SIGINT finish, commit and leave."""
     config = load_config(args)
 
-    from kstream_worker import app
+    from kstream_worker import service
 
     try:
-        return app.run(config, leave=args.leave, discard=args.discard_state, drain=args.drain)
+        return service.run(config, leave=args.leave, discard=args.discard_state, drain=args.drain)
     except Exception as error:
         if config.telemetry.log_format != "json":
             raise

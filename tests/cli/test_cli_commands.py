@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kstream_worker import __version__, app
+from kstream_worker import __version__, app, service
 from kstream_worker.__main__ import main
 from kstream_worker.bus.fake import FakeBroker
 from kstream_worker.cli import entry, version
@@ -152,7 +152,7 @@ def test_secrets_stay_out_of_what_is_printed(
     def run(config: Config, *, leave: bool, **_: bool) -> int:
         raise RuntimeError(f"login with {config.bus.kafka.common['sasl_plain_password']} failed, leave={leave}")
 
-    monkeypatch.setattr(app, "run", run)
+    monkeypatch.setattr(service, "run", run)
     monkeypatch.setenv("KSTREAM_WORKER__BUS__KAFKA__COMMON__SASL_PLAIN_PASSWORD", SECRET)
     assert main(["run", *KAFKA, *debug]) == 1
     shown = capsys.readouterr()
@@ -179,7 +179,7 @@ def test_the_last_line_of_a_worker_is_json_as_all_others(
     def run(config: Config, **_: bool) -> int:
         raise error
 
-    monkeypatch.setattr(app, "run", run)
+    monkeypatch.setattr(service, "run", run)
     assert main(["run", *KAFKA]) == code
     line = json.loads(capsys.readouterr().err)
     assert (line["event"], line["level"], line["exit_code"], line["why"]) == ("ended", "critical", code, why)
