@@ -39,6 +39,10 @@ class Admission:
         self._closed.append((offset, -1))
         return False
 
+    def is_open(self, live_keys: int) -> bool:
+        """Whether so many keys could all be taken now: then no tick can make a difference."""
+        return live_keys <= self._max_keys and (not self._closed or self._closed[-1][1] >= 0)
+
     def tick(self, offset: int, live_keys: int) -> None:
         """A tick of event time begins at this input offset, not in a replay: open where there is room."""
         if self._closed and self._closed[-1][1] < 0 and live_keys < self._max_keys:

@@ -75,6 +75,10 @@ class KeyTable:
         """Live keys of which the state topic holds a snapshot, as far as is known here."""
         return int(np.count_nonzero(self.stored & self._live))
 
+    def oldest_seen(self) -> int:
+        """When the key that is silent for longest was last seen; beyond any time where there is none."""
+        return int(self.seen[self._live].min(initial=np.iinfo(np.int64).max))
+
     def silent_since(self, seen_ms: int, offset: int) -> list[bytes]:
         """Keys last seen before that time, in byte order; not those whose models are beyond this input offset."""
         silent = self._live & (self.seen < seen_ms) & (self.covered <= offset)

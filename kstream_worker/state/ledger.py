@@ -107,6 +107,16 @@ class Ledger:
         self.keys.seen[slots] = clocks  # of a slot that is there twice the last one counts
         self.dirty.touch(slots, offsets, self.ordinal, now_s)
 
+    def ticks_matter(self, clocks: IntColumn) -> bool:
+        """Whether a tick among the next samples, at these values of the clock (int64[n]), can change anything.
+
+        It can expire a key, or let new ones in.
+        Keys that these samples bring are seen at `clocks[0]` or later, so the look is safe before they are processed.
+        """
+        oldest = min(self.keys.oldest_seen(), int(clocks[0]))
+        expires = oldest < self.clock.oldest_alive_ms(int(clocks[-1]))
+        return expires or not self.admission.is_open(len(self.keys) + len(clocks))
+
     def try_alone(self, offset: int) -> None:
         """The record at this offset is about to be tried alone. Announced before, it ended whoever tried it."""
         if self.trial != offset:

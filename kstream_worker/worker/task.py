@@ -242,6 +242,8 @@ class Task:
     def _walk(self, batch: Batch, samples: Samples, refused: Rejects, *, live: bool) -> list[Messages]:
         """All samples, and between them what happens to keys: tombstones, and ticks of event time."""
         clocks, ticks = self.ledger.clock.advance(samples.times, samples.stamps)
+        if ticks and not self.ledger.ticks_matter(clocks):
+            ticks = []  # to cut the batch there would cost, and change nothing
         outputs: list[Messages] = []
         first = 0
         for row, tick in sorted([(f[0], -1) for f in samples.forget] + [(row, row) for row in ticks]):

@@ -222,6 +222,19 @@ def read(ledger: Ledger, key: bytes, offset: int, clock_ms: int = 0) -> None:
     ledger.advance(offset + 1, 1)
 
 
+def test_ticks_matter_where_a_key_can_expire_or_room_can_run_out() -> None:
+    ledger = opened()
+    read(ledger, b"a", 10, clock_ms=1000)
+    assert not ledger.ticks_matter(np.array([1000, 1000 + TTL_MS]))
+    assert ledger.ticks_matter(np.array([1000, 1000 + TTL_MS + ledger.clock.tick_ms]))  # `a`, or a key that comes now
+    assert not ledger.ticks_matter(np.array([1000, 1001]))
+    assert ledger.ticks_matter(np.array([1000, 1001, 1002]))  # four keys, and room for three
+    read(ledger, b"b", 11, clock_ms=1000)
+    read(ledger, b"c", 12, clock_ms=1000)
+    assert not ledger.admission.admits(13, len(ledger.keys), replaying=False)
+    assert ledger.ticks_matter(np.array([1001]))  # closed: the next tick may open
+
+
 def test_a_replay_begins_at_the_first_record_that_no_snapshot_covers_with_the_clock_of_that_place() -> None:
     ledger = opened()
     for offset, key in enumerate([b"a", b"b", b"a"], start=10):
