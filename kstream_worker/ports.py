@@ -109,7 +109,10 @@ class Writer(Protocol):
     """The only way out: one atomic commit of output records and input positions."""
 
     def start(self, timeout_s: float) -> None:
-        """Fence former processes of the same identity and be ready to commit."""
+        """Fence former processes of the same identity, end what was left open, and be ready to commit.
+
+        May be called again: it does nothing while a transaction can be begun at once.
+        """
         ...
 
     def commit(

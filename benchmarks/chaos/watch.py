@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException
 from benchmarks.chaos.client import committed, consumer
 
 _EVERY_S = 0.25
+_ANEW_S = 3.0  # a reader that fails for so long may hold on to a coordinator that is gone
 
 
 class Watch:
@@ -71,6 +72,7 @@ class Watch:
 
     def _watch(self) -> None:
         reader: Consumer | None = None
+        good = time.monotonic()
         while not self._stop.wait(_EVERY_S):
             try:
                 reader = reader or consumer(
@@ -80,8 +82,12 @@ class Watch:
                 )
                 found = committed(reader, self._topic, self._partitions)
             except KafkaException:
+                if reader is not None and time.monotonic() - good > _ANEW_S:
+                    reader.close()
+                    reader, good = None, time.monotonic()
                 continue
+            good = time.monotonic()
             with self._lock:
-                self._history.append((time.monotonic(), found))
+                self._history.append((good, found))
         if reader is not None:
             reader.close()

@@ -69,6 +69,7 @@ class Ledger:
         self._first_in_flight: set[int] = set()  # slots whose first snapshot that is
         self.alarms: dict[bytes, Mapping[str, object]] = {}
         self.header = Header("", "", "", 0, 0)
+        self._uncounted = 0
         self.reached = 0
         self.ordinal = 0
         self.rejected: set[int] = set()
@@ -76,9 +77,16 @@ class Ledger:
         self.deaths = 0
         self._checkpoints: list[Checkpoint] = []
 
-    def open(self, header: Header) -> None:
-        """Begin, or go on from what was restored: nothing below `header.replay_from` will come again."""
+    def open(self, header: Header, uncounted: int | None = None) -> None:
+        """Begin, or go on from what was restored: nothing below `header.replay_from` will come again.
+
+        Args:
+            header: as it shall be once new records are read.
+            uncounted: starts without progress before this one, which counts from the end of its replay on: who lost the
+                partition in a replay has not met the records that are counted for; None for those of the header.
+        """
         self.header = header
+        self._uncounted = header.attempts if uncounted is None else uncounted
         self.clock.now_ms = header.clock_ms
         self.admission.restore(header.closed)
         self.rejected = set(header.rejected)
@@ -188,7 +196,7 @@ class Ledger:
     def header_at(self, offset: int, token: str) -> Header:
         """The header of a commit of this position, in which everything in flight is contained."""
         start = self.replay_from()
-        progressed = offset > self.header.offset
+        attempts = self._uncounted if self.replaying else self.header.attempts
         arls = self.header.arls
         holding = [pair for pair in arls if pair[0] <= start.position][-1:]
         return replace(
@@ -200,7 +208,7 @@ class Ledger:
             closed=self.admission.closed_from(start.position),
             arls=(*holding, *(pair for pair in arls if pair[0] > start.position)),
             rejected=tuple(sorted(o for o in self.rejected if o >= start.position)),
-            attempts=0 if progressed else self.header.attempts,
+            attempts=0 if offset > self.header.offset else attempts,
             trial=self.trial,
             deaths=self.deaths,
             snapshots=self.keys.count_stored(),

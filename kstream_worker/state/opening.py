@@ -83,11 +83,13 @@ class Opening:
     Attributes:
         header: to go on from.
         keep: whether the snapshots found are used.
+        attempts: starts without progress before this one.
         note: what must not go unsaid; empty for nothing.
     """
 
     header: Header
     keep: bool = True
+    attempts: int = 0
     note: str = ""
 
 
@@ -118,7 +120,7 @@ def decide(found: Found, ours: StateIdentity, policy: Policy, *, discard: bool) 
     lost = found.earliest - found.header.replay_from
     if lost > 0:
         return _settle(found, ours, policy, _lost(found, found.header, lost))
-    return Opening(_go_on(found.header, found, ours))
+    return Opening(_go_on(found.header, found, ours), attempts=found.header.attempts)
 
 
 def _mismatch(found: Found) -> str | None:
@@ -195,7 +197,8 @@ def _trust(found: Found, header: Header, ours: StateIdentity, what: str) -> Open
     offset = max(header.offset, found.earliest)
     kept = replace(header, offset=offset, replay_from=max(header.replay_from, found.earliest))
     _check_configuration(found.partition, kept, ours, replays=kept.replay_from < kept.offset)
-    return Opening(_go_on(kept, found, ours), note=f"{what}; going on from the state, at offset {offset}")
+    note = f"{what}; going on from the state, at offset {offset}"
+    return Opening(_go_on(kept, found, ours), attempts=kept.attempts, note=note)
 
 
 def _afresh(found: Found, ours: StateIdentity, what: str) -> Opening:

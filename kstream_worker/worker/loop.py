@@ -21,8 +21,10 @@ from kstream_worker.worker.assignment import StartPositions
 from kstream_worker.worker.board import Board
 from kstream_worker.worker.columns import part_of
 from kstream_worker.worker.committer import Committer
+from kstream_worker.worker.farewell import Farewell
 from kstream_worker.worker.journal import Journal
 from kstream_worker.worker.lookout import Lookout
+from kstream_worker.worker.marks import Marks
 from kstream_worker.worker.opener import Opened, Opener
 from kstream_worker.worker.patience import Patience
 from kstream_worker.worker.settings import LoopSettings
@@ -73,10 +75,10 @@ class Worker:
         self._cluster: Cluster = bus.cluster()
         self._source: Source = bus.source()
         self._tasks: dict[TopicPartition, Task] = {}
-        self._unmarked: set[TopicPartition] = set()  # open, but their first commit is still to come
         self._starts = StartPositions(settings.topic, settings.start, now_ms)
         self._journal = Journal(settings.snapshots, self._tasks, telemetry, clock, now_ms)
         self._committer = Committer(self._writer, settings.commit, settings.kinds, self._journal, telemetry, clock)
+        self._marks = Marks(self._committer)
         self._trials = Trials(self._committer, self._pause, self._resume)
         self._lookout = Lookout(
             self._cluster,
@@ -90,6 +92,7 @@ class Worker:
         self._opener = Opener(
             bus, self._cluster, make_task, self._starts, settings.opening, self._lookout.restoring, telemetry, clock
         )
+        self._farewell = Farewell(self._committer, self._journal, self._tasks, clock, sleep)
         self._failures: dict[TopicPartition, int] = {}  # of models in replays
         self._paused = False
         self._stopping = False
@@ -156,7 +159,7 @@ class Worker:
         self._press_back()
         self._observe()
         self._open_waiting()
-        return not (poll.finished and self._committer.empty and not self._opener and not self._unmarked)
+        return not (poll.finished and self._committer.empty and not self._opener and not self._marks)
 
     # -- the stages of a step --
 
@@ -179,24 +182,43 @@ class Worker:
     def _open_waiting(self) -> None:
         """Bring assigned partitions nearer to their first record.
 
-        The last stage of a step, since it may raise Retry: then all else of the step is done.
+        The last stage of a step, since it may raise Retry: then all else of the step is done. A transaction that was
+        left open when the membership went is ended first, now that there is another: state is read behind it.
         """
+        if self._opener:
+            self._writer.start(self._settings.commit.timeout_s)
         for opened in self._opener.step(self._source, self._committer.doubtful):
             self._begin(opened)
         self._committer.birth = self._starts.birth
 
     def _begin(self, opened: Opened) -> None:
-        """A partition is open: its first commit says so, and makes its lag visible; only then is it read."""
+        """A partition is open: read again what its models lack, or go on at once."""
         task = opened.task
         tp = task.partition
         self._tasks[tp] = task
-        self._unmarked.add(tp)
         task.leader_epoch = -1 if opened.committed is None else opened.committed.leader_epoch
         self._trials.begin(task)
-        self._committer.outbox.add(tp, opened.letters)
-        self._committer.outbox.advance(tp, task.progress)
-        self._committer.hurry = True
+        if opened.letters:
+            self._committer.outbox.add(tp, opened.letters)
+            self._committer.outbox.advance(tp, task.progress)
+        if not task.ledger.replaying:
+            self._go_live(task)
+            return
         self._source.seek(tp, task.ledger.reached)
+        self._resume([tp])
+        log.info("reading again", partition=str(tp), offset=task.ledger.reached, until=task.ledger.live_from)
+        self._show_assignment()
+
+    def _go_live(self, task: Task) -> None:
+        """The models are up to date: the next commit counts this start, and shows the lag; only then go on."""
+        tp = task.partition
+        if task.ledger.ordinal:
+            log.info("replayed", partition=str(tp), records=task.ledger.ordinal)
+        self._failures.pop(tp, None)
+        self._source.pause([tp])
+        self._marks.put(task)
+        self._source.seek(tp, task.ledger.reached)
+        self._show_assignment()
 
     def _process(self, batches: Iterable[Batch]) -> None:
         trial = self._trials.next()
@@ -204,8 +226,14 @@ class Worker:
             self._trials.done(trial[0])
         for batch in batches:
             task = self._tasks.get(batch.partition)
-            left = None if task is None else self._trials.take(task, batch)
-            if task is not None and left is not None:
+            if task is None or batch.partition in self._marks:
+                continue  # not ours any more, or it comes again
+            left: Batch | None = None
+            if task.ledger.replaying:  # no record behind it goes in before the start is counted
+                left = part_of(batch, 0, bisect_left(batch.offsets, task.ledger.live_from))
+            elif not self._settings.drain:
+                left = self._trials.take(task, batch)
+            if left is not None:
                 self._work(task, left)
             if self._committer.full:
                 self._commit_if_due(finished=False)  # many alarms at once: in more than one transaction
@@ -214,25 +242,20 @@ class Worker:
         """Process a batch of a partition; False when its models failed and it is started again."""
         ledger = task.ledger
         replaying = ledger.replaying
-        if self._settings.drain:
-            batch = part_of(batch, 0, bisect_left(batch.offsets, ledger.live_from))
-            if not len(batch):
-                ledger.advance(max(ledger.reached, ledger.live_from), 0)
-                return True
         try:
-            outputs = task.process(batch)
+            outputs = task.process(batch) if len(batch) else []
         except Fatal:
             raise
         except Exception as error:
             self._rebuild(task, batch, error)
             return False
-        if not ledger.replaying and batch.next_offset > ledger.live_from:
+        if not replaying:
             self._committer.outbox.add(batch.partition, outputs)
             self._committer.outbox.advance(batch.partition, task.progress)
-        if replaying and not ledger.replaying:
-            log.info("replayed", partition=str(batch.partition), records=ledger.ordinal)
-            self._failures.pop(batch.partition, None)
-            self._show_assignment()
+        elif batch.next_offset >= ledger.live_from:
+            if ledger.replaying:  # what is left of it are gaps
+                ledger.advance(ledger.live_from, 0)
+            self._go_live(task)
         return True
 
     def _commit_if_due(self, *, finished: bool) -> None:
@@ -245,11 +268,11 @@ class Worker:
             self._read_marked()
 
     def _read_marked(self) -> None:
-        """Read partitions whose first commit is done."""
-        marked = [tp for tp in self._unmarked if not self._committer.holds(tp)]
+        """Read partitions whose mark is committed; new records are not for a process that only drains."""
+        marked = self._marks.take_done()
         if marked:
-            self._unmarked.difference_update(marked)
-            self._resume(tp for tp in marked if not self._settings.drain or self._tasks[tp].ledger.replaying)
+            if not self._settings.drain:
+                self._resume(marked)
             log.info("reading", positions={str(tp): self._tasks[tp].ledger.reached for tp in marked})
             self._show_assignment()
 
@@ -265,7 +288,7 @@ class Worker:
         press = self._committer.full or self._journal.overdue()
         if press != self._paused:
             self._paused = press
-            readable = [tp for tp in self._tasks if tp not in self._unmarked and not self._trials.holds(tp)]
+            readable = [tp for tp in self._tasks if tp not in self._marks and not self._trials.holds(tp)]
             (self._source.pause if self._paused else self._source.resume)(readable)
 
     def _observe(self) -> None:
@@ -279,7 +302,7 @@ class Worker:
 
     def _unread(self) -> set[TopicPartition]:
         """Open partitions whose source stands elsewhere than what is processed."""
-        unread = self._unmarked | {tp for tp in self._tasks if self._trials.holds(tp)}
+        unread = {tp for tp in self._tasks if tp in self._marks or self._trials.holds(tp)}
         if self._settings.drain:
             unread |= {tp for tp, task in self._tasks.items() if not task.ledger.replaying}
         return unread
@@ -290,7 +313,7 @@ class Worker:
         self._committer.hurry |= overdue
         if self._committer.rested or (overdue and self._committer.empty):
             for tp in self._journal.pending():
-                if tp not in self._unmarked and not self._trials.holds(tp):
+                if tp not in self._marks and not self._trials.holds(tp):
                     self._committer.outbox.advance(tp, self._tasks[tp].progress)
 
     # -- what goes wrong --
@@ -355,7 +378,7 @@ class Worker:
         self._committer.drop(gone)
         self._opener.drop(gone)
         for tp in gone:
-            self._unmarked.discard(tp)
+            self._marks.drop(tp)
             self._trials.drop(tp)
             task = self._tasks.pop(tp, None)
             if task is not None:
@@ -382,34 +405,14 @@ class Worker:
     # -- the end --
 
     def _drain(self) -> None:
-        """Commit what is processed, and as many snapshots as there is time for; the rest is done by whoever comes."""
         asked_s = self._clock() if self._stop_asked_s is None else self._stop_asked_s
-        deadline = asked_s + self._settings.grace_s
-        self._journal.draining = True
         for task in self._tasks.values():
             self._trials.spare(task)
-        while self._clock() < deadline:
-            for tp in self._journal.pending():
-                if tp not in self._unmarked:
-                    self._committer.outbox.advance(tp, self._tasks[tp].progress)
-            if self._committer.empty:
-                break
-            membership = self._source.membership()
-            hopeless = membership is None or self._committer.refused(membership)
-            if hopeless and not self._committer.in_doubt:
-                break
-            if not self._committer.commit(membership, max(deadline - self._clock(), 0.1)):
-                self._sleep(0.1)
-        if not self._committer.empty:
-            log.warning("stopped with uncommitted work, which will be done again by the next process")
-        left = sum(len(task.ledger.dirty) for task in self._tasks.values())
-        if left:
-            records = sum(task.ledger.span() for task in self._tasks.values())
-            log.info("stopped before all keys were snapshotted", keys=left, records_to_read_again=records)
+        self._farewell.commit_rest(self._source.membership, asked_s + self._settings.grace_s)
 
     def _drained(self) -> bool:
         """`--drain`: whether all partitions of the topic are ours and up to date."""
-        if self._opener or any(tp in self._unmarked or task.ledger.replaying for tp, task in self._tasks.items()):
+        if self._opener or any(tp in self._marks or task.ledger.replaying for tp, task in self._tasks.items()):
             return False
         try:
             return len(self._tasks) == self._cluster.partition_count(self._settings.topic)
@@ -432,5 +435,5 @@ class Worker:
             log.warning("closing failed", what=what, why=str(error))
 
     def _show_assignment(self) -> None:
-        ready = sum(tp not in self._unmarked and not task.ledger.replaying for tp, task in self._tasks.items())
+        ready = sum(tp not in self._marks and not task.ledger.replaying for tp, task in self._tasks.items())
         self._board.set_assignment(len(self._tasks) + len(self._opener), ready)

@@ -138,7 +138,7 @@ class Task:
             doomed = [*doomed, *ledger.keys]
             for key in list(ledger.keys):
                 self.unload(key)
-        ledger.open(opening.header)
+        ledger.open(opening.header, opening.attempts)
         ledger.gone |= dict.fromkeys(doomed, opening.header.replay_from)
         for key, details in ledger.alarms.items():
             self._board.raise_alarm(_text(key), {"partition": self.partition.partition, **details})

@@ -81,16 +81,14 @@ class Trials:
         return partition in self._queues
 
     def take(self, task: Task, batch: Batch) -> Batch | None:
-        """Keep the records of a batch that go one by one; the others."""
+        """A batch of new records, or None where they are kept to go one by one."""
         tp = task.partition
-        live = task.ledger.live_from
-        first = next((row for row, offset in enumerate(batch.offsets) if offset >= live), len(batch))
-        if tp not in self._until or first == len(batch):
+        if tp not in self._until or not len(batch):
             return batch
         self._pause([tp])
-        self._queues[tp] = _Queue(task, deque(part_of(batch, row, row + 1) for row in range(first, len(batch))))
+        self._queues[tp] = _Queue(task, deque(part_of(batch, row, row + 1) for row in range(len(batch))))
         self._note_next()
-        return part_of(batch, 0, first) if first else None
+        return None
 
     def next(self) -> tuple[Task, Batch] | None:
         """The record to be processed now, and its task: the note of its attempt is committed."""

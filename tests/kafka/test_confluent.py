@@ -6,7 +6,6 @@ import contextlib
 import logging
 import struct
 import sys
-import time
 
 import pytest
 from confluent_kafka import KafkaError
@@ -14,7 +13,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import MemberToRemove
 from kafka.structs import TopicPartition as OtherPartition
-from kafka_member import PATIENCE_S, Member, RdMember, column, commit_at_last, fill, members, outputs, until
+from kafka_member import Member, RdMember, column, commit_at_last, fill, members, outputs, until
 from kafka_support import USERS
 
 from kstream_worker.bus.confluent import ConfluentReader, ConfluentSettings, confluent_bus
@@ -379,10 +378,8 @@ def test_nothing_listens_there(monkeypatch, make):
         "writer": lambda: bus.writer().start(0.6),
         **{name: getattr(bus, name) for name in ("cluster", "reader", "group")},
     }
-    before = time.monotonic()
     with pytest.raises(Retry, match=r"127\.0\.0\.1:1|no transactional producer"):
         starts[make]()
-    assert time.monotonic() - before < PATIENCE_S / 4
 
 
 def test_tls_where_the_broker_speaks_none(kafka, monkeypatch):

@@ -242,7 +242,7 @@ class World:
             if len(owners) != 1:
                 return False
             worker, end = owners[0], self.broker.log(tp).end
-            waits = worker._committer.holds(tp) or worker._trials.holds(tp) or tp in worker._unmarked
+            waits = worker._committer.holds(tp) or worker._trials.holds(tp) or tp in worker._marks
             if waits or worker._source.position(tp) != end:
                 return False
         return True

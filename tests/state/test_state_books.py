@@ -294,6 +294,15 @@ def test_progress_ends_the_count_of_attempts() -> None:
     assert ledger.header_at(11, "x").attempts == 0
 
 
+def test_a_start_counts_only_once_its_replay_has_ended() -> None:
+    ledger = Ledger(LedgerSettings(TTL_MS, 3, 1000))
+    ledger.open(Header("t", "cluster", "topic", 20, 10, attempts=3, arls=((10, 100.0),)), uncounted=2)
+    assert ledger.header_at(20, "x").attempts == 2
+    ledger.advance(20, 10)
+    assert ledger.header_at(20, "x").attempts == 3
+    assert ledger.header_at(21, "x").attempts == 0
+
+
 def test_run_lengths_and_rejected_records_are_kept_as_long_as_a_replay_needs_them() -> None:
     ledger = opened(20, replay_from=10, arls=((5, 1.5), (12, 2.5), (20, 3.5)), rejected=(9, 11, 15))
     assert [ledger.arl_at(offset) for offset in (3, 10, 12, 19, 20, 99)] == [1.5, 1.5, 2.5, 2.5, 3.5, 3.5]

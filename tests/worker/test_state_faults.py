@@ -51,7 +51,7 @@ def is_open(job: Any, worker: Worker) -> Callable[[], bool]:
     """Whether the worker has all partitions, restored and replayed."""
     return lambda: (
         len(worker._tasks) == 2
-        and not worker._unmarked
+        and not worker._marks
         and not any(task.ledger.replaying for task in worker._tasks.values())
     )
 
@@ -382,7 +382,7 @@ def test_scale_up_loses_nothing_and_moves_the_models(make_job: MakeJob) -> None:
     for _ in range(2000):
         for worker in workers:
             worker._guarded_step()
-        moved = [task for tp, task in workers[1]._tasks.items() if tp not in workers[1]._unmarked]
+        moved = [task for tp, task in workers[1]._tasks.items() if tp not in workers[1]._marks]
         if job.done() and moved and not moved[0].ledger.replaying:
             break
     assert [len(worker._tasks) for worker in workers] == [1, 1]
@@ -529,12 +529,29 @@ def test_a_poisonous_record_is_given_up_in_its_place_and_no_other_with_it(make_j
     finish(worker)
 
 
+def test_a_partition_that_moves_on_while_it_is_replayed_is_not_blamed(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2}, state={"interval": 1000.0}, **SMALL)
+    job.fill(pairs=30, keys=2, change_at=1000)
+    job.broker.poll_cost_s = 0.05
+    work(begin(job), job.done)  # killed with all keys unwritten
+    job.fill(pairs=1, keys=2, change_at=1000)  # something waits, so a start without progress is a sign
+    for _ in range(6):
+        worker = begin(job)
+        while not any(task.ledger.replaying for task in worker._tasks.values()):
+            worker._guarded_step()
+    headers = [decode_header(r.value) for r in job.broker.records(STATE) if r.key == HEADER_KEY and r.value]
+    assert max(header.attempts for header in headers) <= 1
+    work(worker, job.done)
+    finish(worker)
+    assert len(job.estimates()) == 2 * 31
+
+
 def test_stops_in_good_order_are_no_deaths(make_job: MakeJob) -> None:
     job = make_job(commit={"interval": 0.2}, **SMALL)
     job.fill(pairs=3, keys=2, change_at=1000)
     for _ in range(4):  # starts that led to nothing
         worker = begin(job)
-        while not worker._tasks or worker._unmarked:
+        while not worker._tasks or worker._marks:
             worker._guarded_step()
     for _ in range(6):
         worker = begin(job)

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from kstream_worker.bus.common.bounded import Deadline, Running
 from kstream_worker.bus.common.contract import Proof, check_arguments, check_owned
-from kstream_worker.errors import Fatal, KstreamError, Retry
+from kstream_worker.errors import ConfigError, Fatal, KstreamError, Retry
 from kstream_worker.ports import Membership
 from kstream_worker.records import Committed, Messages, Outcome, Progress, TopicPartition
 
@@ -161,7 +161,7 @@ class TransactionalWriter(ABC, Generic[S, P]):
     # -- the port ------------------------------------------------------------------------------------------------
 
     def start(self, timeout_s: float) -> None:
-        """Fence former processes of this transactional id and end what they left open.
+        """Fence former processes of this transactional id and end what they, or this one, left open.
 
         Raises:
             Retry: no broker answered in time.
@@ -249,8 +249,11 @@ class TransactionalWriter(ABC, Generic[S, P]):
             self._doubt.fenced_after_s = time.monotonic() - transaction.began
         elif transaction.phase is not Phase.ENDING and not isinstance(meaning, Retry):
             self._doubt = None  # it was not committed, and trying again cannot help
-            with suppress(KstreamError):
-                self._ready(deadline)  # ends it now, so that no reader waits for its time-out
+            if isinstance(meaning, ConfigError):
+                with suppress(KstreamError):
+                    self._ready(deadline)  # ends it now, so that no reader waits for its time-out
+            # Else our place may have gone to another process of the same identity, which a producer opened now would
+            # fence. It is opened once there is a membership again, which only one of the two can have.
             raise meaning from error
         return self._resolve(deadline)
 

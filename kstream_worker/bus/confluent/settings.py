@@ -51,6 +51,7 @@ CONSUMER_DEFAULTS: Settings = MappingProxyType(
         "check.crcs": True,
         "max.poll.interval.ms": 120_000,
         "session.timeout.ms": 30_000,
+        "heartbeat.interval.ms": 1_000,  # the others learn of a rebalance by it, and stand still until all have
     }
 )
 PRODUCER_DEFAULTS: Settings = MappingProxyType(

@@ -32,6 +32,7 @@ class FileWriter:
         self._outputs = outputs
         self._state_topic = state_topic
         self._doubt: _Doubt | None = None
+        self._started = False
 
     def start(self, timeout_s: float) -> None:
         """Lock the output folder and cut off what was never committed.
@@ -41,8 +42,10 @@ class FileWriter:
             Fatal: an output is shorter than committed, or the database is damaged.
         """
         del timeout_s  # nothing here waits for another process
-        self._store.open("writer")
-        self._outputs.start()
+        if not self._started:
+            self._store.open("writer")
+            self._outputs.start()
+            self._started = True
 
     def commit(
         self,
@@ -86,6 +89,7 @@ class FileWriter:
     def close(self, timeout_s: float) -> None:
         """Close the outputs and unlock the folder."""
         del timeout_s  # nothing here waits
+        self._started = False
         self._outputs.close()
         self._store.close("writer")
 

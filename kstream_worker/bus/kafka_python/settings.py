@@ -41,6 +41,7 @@ CONSUMER_DEFAULTS: Settings = MappingProxyType(
         "max_partition_fetch_bytes": 4 << 20,
         "max_poll_interval_ms": 120_000,
         "session_timeout_ms": 30_000,
+        "heartbeat_interval_ms": 1_000,  # the others learn of a rebalance by it, and stand still until all have
     }
 )
 PRODUCER_DEFAULTS: Settings = MappingProxyType(
