@@ -25,6 +25,7 @@ from kstream_worker.records import (
     Scores,
     TopicPartition,
     Transition,
+    Unowned,
 )
 
 
@@ -171,6 +172,14 @@ class Cluster(Protocol):
 
     def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """First offsets at or after a record time; the end where there is none."""
+        ...
+
+    def unowned(self, topic: str) -> Unowned:
+        """Partitions of the input that no member of the group has, although the group is settled.
+
+        A cooperative group gives a partition away in two rounds. Where a static member ends between them and is back
+        in time, it gets what it had, and nobody begins the second round.
+        """
         ...
 
     def check_rights(self, *, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:

@@ -172,6 +172,18 @@ class Committed(NamedTuple):
     leader_epoch: int = -1
 
 
+class Unowned(NamedTuple):
+    """Partitions of a topic that no member of a settled group has.
+
+    Attributes:
+        partitions: those, in order.
+        before: how many members come before this process in the order in which they try to mend that.
+    """
+
+    partitions: tuple[TopicPartition, ...]
+    before: int = 0
+
+
 class ChangeKind(Enum):
     """What happened to partitions of this member."""
 

@@ -30,6 +30,7 @@ from kstream_worker.worker.patience import Patience
 from kstream_worker.worker.settings import LoopSettings
 from kstream_worker.worker.task import Task
 from kstream_worker.worker.trials import Trials
+from kstream_worker.worker.unowned import UnownedWatch
 from kstream_worker.worker.watchdog import Watchdog
 
 log = structlog.get_logger(__name__)
@@ -78,7 +79,7 @@ class Worker:
         self._starts = StartPositions(settings.topic, settings.start, now_ms)
         self._journal = Journal(settings.snapshots, self._tasks, telemetry, clock, now_ms)
         self._committer = Committer(self._writer, settings.commit, settings.kinds, self._journal, telemetry, clock)
-        self._marks = Marks(self._committer)
+        self._marks = Marks(self._committer, self._pause, self._resume, self._seek)
         self._trials = Trials(self._committer, self._pause, self._resume)
         self._lookout = Lookout(
             self._cluster,
@@ -89,6 +90,7 @@ class Worker:
             settings.commit.give_up_s,
             clock,
         )
+        self._unowned = UnownedWatch(self._cluster, settings.topic, clock)
         self._opener = Opener(
             bus, self._cluster, make_task, self._starts, settings.opening, self._lookout.restoring, telemetry, clock
         )
@@ -159,6 +161,7 @@ class Worker:
         self._press_back()
         self._observe()
         self._open_waiting()
+        self._claim_unowned()
         return not (poll.finished and self._committer.empty and not self._opener and not self._marks)
 
     # -- the stages of a step --
@@ -192,7 +195,7 @@ class Worker:
         self._committer.birth = self._starts.birth
 
     def _begin(self, opened: Opened) -> None:
-        """A partition is open: read again what its models lack, or go on at once."""
+        """A partition is open."""
         task = opened.task
         tp = task.partition
         self._tasks[tp] = task
@@ -201,24 +204,8 @@ class Worker:
         if opened.letters:
             self._committer.outbox.add(tp, opened.letters)
             self._committer.outbox.advance(tp, task.progress)
-        if not task.ledger.replaying:
-            self._go_live(task)
-            return
-        self._source.seek(tp, task.ledger.reached)
-        self._resume([tp])
-        log.info("reading again", partition=str(tp), offset=task.ledger.reached, until=task.ledger.live_from)
-        self._show_assignment()
-
-    def _go_live(self, task: Task) -> None:
-        """The models are up to date: the next commit counts this start, and shows the lag; only then go on."""
-        tp = task.partition
-        if task.ledger.ordinal:
-            log.info("replayed", partition=str(tp), records=task.ledger.ordinal)
-        self._failures.pop(tp, None)
-        self._source.pause([tp])
-        self._marks.put(task)
-        self._source.seek(tp, task.ledger.reached)
-        self._show_assignment()
+        self._marks.begin(task)
+        self._end_replays()
 
     def _process(self, batches: Iterable[Batch]) -> None:
         trial = self._trials.next()
@@ -229,7 +216,7 @@ class Worker:
             if task is None or batch.partition in self._marks:
                 continue  # not ours any more, or it comes again
             left: Batch | None = None
-            if task.ledger.replaying:  # no record behind it goes in before the start is counted
+            if self._marks.replays(batch.partition):  # no record behind it goes in before the start is counted
                 left = part_of(batch, 0, bisect_left(batch.offsets, task.ledger.live_from))
             elif not self._settings.drain:
                 left = self._trials.take(task, batch)
@@ -237,6 +224,14 @@ class Worker:
                 self._work(task, left)
             if self._committer.full:
                 self._commit_if_due(finished=False)  # many alarms at once: in more than one transaction
+        self._end_replays()
+
+    def _end_replays(self) -> None:
+        ended = self._marks.end_replays()
+        for tp in ended:
+            self._failures.pop(tp, None)
+        if ended:
+            self._show_assignment()
 
     def _work(self, task: Task, batch: Batch) -> bool:
         """Process a batch of a partition; False when its models failed and it is started again."""
@@ -252,10 +247,8 @@ class Worker:
         if not replaying:
             self._committer.outbox.add(batch.partition, outputs)
             self._committer.outbox.advance(batch.partition, task.progress)
-        elif batch.next_offset >= ledger.live_from:
-            if ledger.replaying:  # what is left of it are gaps
-                ledger.advance(ledger.live_from, 0)
-            self._go_live(task)
+        elif ledger.replaying and batch.next_offset >= ledger.live_from:  # what is left of it are gaps
+            ledger.advance(ledger.live_from, 0)
         return True
 
     def _commit_if_due(self, *, finished: bool) -> None:
@@ -279,6 +272,9 @@ class Worker:
     def _pause(self, partitions: Iterable[TopicPartition]) -> None:
         self._source.pause(partitions)
 
+    def _seek(self, partition: TopicPartition, offset: int) -> None:
+        self._source.seek(partition, offset)
+
     def _resume(self, partitions: Iterable[TopicPartition]) -> None:
         if not self._paused:
             self._source.resume(partitions)
@@ -293,6 +289,7 @@ class Worker:
 
     def _observe(self) -> None:
         self._lookout.look(self._tasks, self._unread(), self._source, idle=self._settings.drain)
+        self._end_replays()  # where markers were all that was left
         if self._paused or self._committer.failing or self._settings.drain:
             return  # to start a partition again is no use
         for tp in self._lookout.standing_still():
@@ -361,11 +358,20 @@ class Worker:
             self._refused_since_s = None
             raise Rejoin("commits are refused for this membership, and no newer one came")
 
-    def _rejoin(self, why: str) -> None:
+    def _claim_unowned(self) -> None:
+        """Where nobody has a partition, leave the group and return: then it shares all of them anew."""
+        lost = [] if self._source.membership() is None else self._unowned.to_mend()
+        if lost:
+            for tp in lost:
+                self._telemetry.healed(tp)
+            self._unowned.mended()
+            self._rejoin(f"nobody in the group has {', '.join(map(str, lost))}", leave=True)
+
+    def _rejoin(self, why: str, *, leave: bool = False) -> None:
         pause_s = self._rejoins.failed(f"the group is joined again and again ({why})", self._clock())
         log.warning("joining the group again", why=why)
         self._drop([*self._tasks, *self._opener.partitions])
-        self._source.close(leave=False, timeout_s=5.0)
+        self._source.close(leave=leave, timeout_s=5.0)
         self._source = self._bus.source()
         self._committer.rejoined()
         self._paused = False
@@ -412,7 +418,7 @@ class Worker:
 
     def _drained(self) -> bool:
         """`--drain`: whether all partitions of the topic are ours and up to date."""
-        if self._opener or any(tp in self._marks or task.ledger.replaying for tp, task in self._tasks.items()):
+        if self._opener or any(tp in self._marks or self._marks.replays(tp) for tp in self._tasks):
             return False
         try:
             return len(self._tasks) == self._cluster.partition_count(self._settings.topic)
@@ -435,5 +441,5 @@ class Worker:
             log.warning("closing failed", what=what, why=str(error))
 
     def _show_assignment(self) -> None:
-        ready = sum(tp not in self._marks and not task.ledger.replaying for tp, task in self._tasks.items())
+        ready = sum(tp not in self._marks and not self._marks.replays(tp) for tp in self._tasks)
         self._board.set_assignment(len(self._tasks) + len(self._opener), ready)

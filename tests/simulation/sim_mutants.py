@@ -16,6 +16,7 @@ from kstream_worker.state.keys import KeyTable
 from kstream_worker.state.ledger import Checkpoint, Ledger
 from kstream_worker.worker import journal, opener
 from kstream_worker.worker.task import Task
+from kstream_worker.worker.unowned import UnownedWatch
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -131,6 +132,10 @@ def replays_without_a_bound(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(journal, "_TOO_LATE", float("inf"))
 
 
+def partitions_that_nobody_claims(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(UnownedWatch, "to_mend", lambda self: [])
+
+
 MUTANTS: tuple[Break, ...] = (
     snapshots_that_are_not_skipped,
     a_header_from_before_the_batch,
@@ -148,4 +153,5 @@ MUTANTS: tuple[Break, ...] = (
     keys_whose_last_sight_is_forgotten,
     expired_keys_that_stay,
     replays_without_a_bound,
+    partitions_that_nobody_claims,
 )

@@ -132,6 +132,7 @@ def _drawers(draw: random.Random, scenario: Scenario) -> list[tuple[float, Calla
         (2.0 * trouble, lambda: ("error", who(), draw.choice(_PATIENT), draw.randint(1, 2))),
         (2.0 * trouble, lambda: ("rebalance", who(), draw.choice(("revoked", "lost")), draw.randint(0, 2))),
         (1.0 * trouble, lambda: ("evict", who())),
+        (0.5 * trouble, lambda: ("lose", partition())),
         (1.0 * trouble, lambda: ("model", who())),
         (2.0, lambda: ("stop", who(), draw.random() < 0.3)),
         (2.0, lambda: ("compact",)),

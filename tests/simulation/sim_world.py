@@ -101,6 +101,10 @@ class World:
     def _do_evict(self, identity: str) -> None:
         self.broker.evict(GROUP, identity)
 
+    def _do_lose(self, partition: int) -> None:
+        """The group gives a partition to nobody."""
+        self.broker.group(GROUP).lose(TopicPartition(TOPIC, partition))
+
     def _do_model(self, identity: str) -> None:
         self.hazards.broken.add(identity)
 

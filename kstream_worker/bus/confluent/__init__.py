@@ -46,7 +46,9 @@ def confluent_bus(
     return Bus(
         source=lambda: ConfluentSource(settings, topic=topic, group_id=group_id, instance_id=instance_id),
         writer=lambda: ConfluentWriter(settings, group_id=group_id, transactional_id=transactional_id),
-        cluster=lambda: ConfluentCluster(settings, group_id=group_id, transactional_prefix=prefix),
+        cluster=lambda: ConfluentCluster(
+            settings, group_id=group_id, transactional_prefix=prefix, instance_id=instance_id
+        ),
         reader=lambda: ConfluentReader(settings, group_id=group_id, topic=topic),
         group=lambda: ConfluentGroup(settings, group_id=group_id),
     )

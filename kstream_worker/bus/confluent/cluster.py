@@ -8,10 +8,18 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import (
+    OFFSET_INVALID,
+    ConsumerGroupState,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.bounded import Deadline
+from kstream_worker.bus.common.ownership import find_unowned
 from kstream_worker.bus.common.topic_id import topic_id_text
 from kstream_worker.bus.confluent.admin_api import ConfigResource, NewTopic, OffsetSpec, ResourceType
 from kstream_worker.bus.confluent.clients import REQUEST_S, Admin
@@ -19,7 +27,7 @@ from kstream_worker.bus.confluent.errors import cause_of, classify, translate
 from kstream_worker.bus.confluent.rights import Rights
 from kstream_worker.bus.confluent.settings import ConfluentSettings
 from kstream_worker.errors import ConfigError, Retry
-from kstream_worker.records import End, TopicPartition
+from kstream_worker.records import End, TopicPartition, Unowned
 
 ISOLATION = {End.STABLE: IsolationLevel.READ_COMMITTED, End.HIGH: IsolationLevel.READ_UNCOMMITTED}
 CREATED_S = 30.0
@@ -34,13 +42,18 @@ class ConfluentCluster:
         settings: of all clients.
         group_id: the worker's group, for `check_rights`.
         transactional_prefix: what all its transactional ids start with, for `check_rights`.
+        instance_id: static name of this process in the group.
 
     Raises:
         Retry: no broker answers within 10 s.
         ConfigError: the login, the certificate or a setting is refused.
     """
 
-    def __init__(self, settings: ConfluentSettings, *, group_id: str, transactional_prefix: str) -> None:
+    def __init__(
+        self, settings: ConfluentSettings, *, group_id: str, transactional_prefix: str, instance_id: str | None = None
+    ) -> None:
+        self._group_id = group_id
+        self._instance_id = instance_id
         self._settings = settings
         self._rights = Rights(group_id, transactional_prefix, settings.user() or "<name>")
         self._admin = Admin(settings)
@@ -95,6 +108,22 @@ class ConfluentCluster:
         found = self._offsets(partitions, OffsetSpec.for_timestamp(time_ms), IsolationLevel.READ_COMMITTED)
         missing = [partition for partition, offset in found.items() if offset < 0]
         return found | (self.end(missing, End.STABLE) if missing else {})
+
+    def unowned(self, topic: str) -> Unowned:
+        """Partitions of the topic that nobody has although the group is settled."""
+        count = self.partition_count(topic) or 0
+        with translate(f"asking who has the partitions of {topic}"):
+            futures = self._admin.client.describe_consumer_groups([self._group_id], request_timeout=REQUEST_S)
+            found = self._admin.answer(futures[self._group_id])
+        if found.state is not ConsumerGroupState.STABLE:
+            return Unowned(())
+        owners = {
+            one.group_instance_id or one.member_id: [
+                (each.topic, each.partition) for each in one.assignment.topic_partitions
+            ]
+            for one in found.members
+        }
+        return find_unowned(topic, count, owners, self._instance_id)
 
     def check_rights(self, *, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
         """Each right the worker needs, tried; what is missing in words, with the right to grant."""

@@ -127,7 +127,7 @@ class FakeBroker:
         return Bus(
             source=lambda: FakeSource(self, topic, group, identity, poll_sizes),
             writer=lambda: FakeWriter(self, group, identity),
-            cluster=lambda: FakeCluster(self),
+            cluster=lambda: FakeCluster(self, group, identity),
             reader=lambda: FakeReader(self, identity),
             group=lambda: FakeGroupView(self, group),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from kstream_worker.records import End, TopicPartition
+from kstream_worker.records import End, TopicPartition, Unowned
 
 if TYPE_CHECKING:
     from kstream_worker.bus.fake.broker import FakeBroker
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 class FakeCluster:
     """The `Cluster` of a fake broker."""
 
-    def __init__(self, broker: FakeBroker) -> None:
+    def __init__(self, broker: FakeBroker, group: str, identity: str) -> None:
         self._broker = broker
+        self._group = broker.group(group)
+        self._identity = identity
 
     def cluster_id(self) -> str:
         """A fixed name."""
@@ -45,6 +47,10 @@ class FakeCluster:
     def at_time(self, partitions: Sequence[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """First offsets at or after a record time; the stable end where there is none."""
         return {partition: self._broker.log(partition).first_at(time_ms) for partition in partitions}
+
+    def unowned(self, topic: str) -> Unowned:
+        """Partitions that the group has lost (`Group.lose`)."""
+        return self._group.unowned(self._identity, self._broker.partitions(topic))
 
     def check_rights(self, *, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
         """Topics that do not exist and rights that `Faults.deny` has taken away."""

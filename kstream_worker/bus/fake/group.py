@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kstream_worker.bus.fake.clock import FakeClock
 from kstream_worker.errors import Fatal, Rejoin
-from kstream_worker.records import Change, ChangeKind, Committed, TopicPartition
+from kstream_worker.records import Change, ChangeKind, Committed, TopicPartition, Unowned
 
 
 class FakeMembership(NamedTuple):
@@ -57,6 +57,7 @@ class Group:
         self._members: dict[str, Member] = {}
         self._incarnations: dict[str, int] = {}
         self._targets: dict[TopicPartition, str] = {}
+        self._lost: set[TopicPartition] = set()
         self._changes = 0  # of members, generation or owners
 
     def copy(self, clock: FakeClock) -> Group:
@@ -67,6 +68,7 @@ class Group:
         other._members = {name: replace(one, owned=one.owned.copy()) for name, one in self._members.items()}
         other._incarnations = self._incarnations.copy()
         other._targets = self._targets.copy()
+        other._lost = self._lost.copy()
         return other
 
     def members(self) -> list[str]:
@@ -86,9 +88,24 @@ class Group:
         self._members[identity] = Member(identity, incarnation, self.generation, self._clock())
 
     def leave(self, identity: str) -> None:
-        """Put a member out; what it owned is free at once. No effect when it is no member."""
+        """Put a member out; what it owned, and what was lost, is free at once. No effect when it is no member."""
         if self._members.pop(identity, None) is not None:
+            self._lost.clear()
             self._begin_generation()
+
+    def lose(self, partition: TopicPartition) -> None:
+        """Give a partition to nobody until a member leaves.
+
+        So it is where a static member ends after the first of the two rounds in which a partition moves, and is back
+        before its session ends.
+        """
+        self._lost.add(partition)
+        self._begin_generation()
+
+    def unowned(self, identity: str, partitions: Iterable[TopicPartition]) -> Unowned:
+        """What is lost, and how many members come before this one."""
+        lost = tuple(partition for partition in partitions if partition in self._lost)
+        return Unowned(lost, sum(name < identity for name in self._members))
 
     def release(self, identity: str) -> None:
         """Begin a new generation, in which a member that stays has let go of all its partitions."""
@@ -177,6 +194,7 @@ class Group:
         share, rest = divmod(len(partitions), len(members))
         room = {name: share + (index < rest) for index, name in enumerate(members)}
         targets: dict[TopicPartition, str] = {}
+        partitions = [partition for partition in partitions if partition not in self._lost]
         for partition in partitions:
             holder = self._targets.get(partition)
             if holder is not None and room.get(holder, 0) > 0:

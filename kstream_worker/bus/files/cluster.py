@@ -9,7 +9,7 @@ from pathlib import Path
 from kstream_worker.bus.files.inputs import Input
 from kstream_worker.bus.files.store import Store
 from kstream_worker.errors import ConfigError, Fatal
-from kstream_worker.records import End, TopicPartition
+from kstream_worker.records import End, TopicPartition, Unowned
 
 
 class FileCluster:
@@ -57,6 +57,11 @@ class FileCluster:
         """
         del partitions
         raise ConfigError(f"files cannot be read from a time ({time_ms} ms): start from earliest")
+
+    def unowned(self, topic: str) -> Unowned:
+        """There is one process, and it has all."""
+        del topic
+        return Unowned(())
 
     def check_rights(self, *, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
         """Inputs that cannot be read, and what speaks against writing to the output folder."""

@@ -37,7 +37,7 @@ def kafka_bus(
     return Bus(
         source=lambda: KafkaSource(settings, topic=topic, group_id=group_id, instance_id=instance_id),
         writer=lambda: KafkaWriter(settings, group_id=group_id, transactional_id=transactional_id),
-        cluster=lambda: KafkaCluster(settings, group_id=group_id, transactional_prefix=prefix),
+        cluster=lambda: KafkaCluster(settings, group_id=group_id, transactional_prefix=prefix, instance_id=instance_id),
         reader=lambda: KafkaReader(settings),
         group=lambda: KafkaGroup(settings, group_id=group_id),
     )

@@ -13,12 +13,13 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.protocol.consumer import IsolationLevel
 from kafka.structs import TopicPartition as ClientPartition
 
+from kstream_worker.bus.common.ownership import find_unowned
 from kstream_worker.bus.common.topic_id import topic_id_text
 from kstream_worker.bus.kafka_python.errors import broker_error, classify, translate
 from kstream_worker.bus.kafka_python.rights import Rights
 from kstream_worker.bus.kafka_python.settings import KafkaSettings
 from kstream_worker.errors import ConfigError
-from kstream_worker.records import End, TopicPartition
+from kstream_worker.records import End, TopicPartition, Unowned
 
 ISOLATION = {End.STABLE: IsolationLevel.READ_COMMITTED, End.HIGH: IsolationLevel.READ_UNCOMMITTED}
 
@@ -30,13 +31,18 @@ class KafkaCluster:
         settings: of all clients.
         group_id: the worker's group, for `check_rights`.
         transactional_prefix: what all its transactional ids start with, for `check_rights`.
+        instance_id: static name of this process in the group.
 
     Raises:
         Retry: no broker answers within `bootstrap_timeout_ms`.
         ConfigError: the login, the certificate or a setting is refused.
     """
 
-    def __init__(self, settings: KafkaSettings, *, group_id: str, transactional_prefix: str) -> None:
+    def __init__(
+        self, settings: KafkaSettings, *, group_id: str, transactional_prefix: str, instance_id: str | None = None
+    ) -> None:
+        self._group_id = group_id
+        self._instance_id = instance_id
         self._rights = Rights(group_id, transactional_prefix, settings.user() or "<name>")
         with translate(f"connecting to {', '.join(settings.bootstrap_servers)}"):
             self._admin = KafkaAdminClient(**settings.for_admin())
@@ -86,6 +92,23 @@ class KafkaCluster:
         found = self._offsets(partitions, time_ms, IsolationLevel.READ_COMMITTED)
         missing = [partition for partition, offset in found.items() if offset < 0]
         return found | (self.end(missing, End.STABLE) if missing else {})
+
+    def unowned(self, topic: str) -> Unowned:
+        """Partitions of the topic that nobody has although the group is settled."""
+        count = self.partition_count(topic) or 0
+        with translate(f"asking who has the partitions of {topic}"):
+            found = self._admin.describe_groups([self._group_id])[self._group_id]
+        if found["error"] is not None or found["group_state"] != "Stable":
+            return Unowned(())
+        owners = {
+            one.get("group_instance_id") or one["member_id"]: [
+                (each["topic"], number)
+                for each in (one["member_assignment"] or {}).get("assigned_partitions", ())
+                for number in each["partitions"]
+            ]
+            for one in found["members"]
+        }
+        return find_unowned(topic, count, owners, self._instance_id)
 
     def check_rights(self, *, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
         """Each right the worker needs, tried; what is missing in words, with the right to grant."""
