@@ -102,7 +102,8 @@ COUNTERS = {
         known=("expired", "forgotten"),
     ),
     "healed_partitions": Description(
-        "Times a partition was started again that stood still with records to read, or shared anew that nobody in the group had.",
+        "Times a partition was started again that stood still with records to read, or shared anew that nobody in the "
+        "group had.",
         _PARTITION,
     ),
 }
