@@ -76,8 +76,8 @@ class RankBank(SlotBank):
         dependence: `auto`, `none` or `whiten`.
         on_alarm: `rebase` or `hold`.
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
-        profile: `default`, or `compact`: bags a quarter of the size and half the atoms. Slow drifts are found later or not
-            at all; the guarantee is the same.
+        profile: `default`, or `compact`: bags a quarter of the size and half the atoms. Slow drifts are found later or
+            not at all; the guarantee is the same.
         seed: of random draws.
         capacity: slots at the start; the bank grows.
 

@@ -32,7 +32,9 @@ def test_what_nobody_has_is_found_and_shared_anew(kafka, make_topic, client):
     mortal = subprocess.Popen(
         [sys.executable, "-c", MORTAL, kafka, topic, second.group], stdout=subprocess.PIPE, text=True
     )
-    with mortal, contextlib.closing(second.bus.cluster()) as cluster:
+    with mortal, contextlib.ExitStack() as stack:
+        stack.callback(mortal.kill)
+        cluster = stack.enter_context(contextlib.closing(second.bus.cluster()))
         assert mortal.stdout is not None
         assert mortal.stdout.readline() == "4\n"
         assert cluster.unowned(topic).partitions == ()

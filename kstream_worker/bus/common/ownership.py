@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
 
 from kstream_worker.records import TopicPartition, Unowned
@@ -22,3 +23,24 @@ def find_unowned(
     owned = {TopicPartition(*pair) for pairs in owners.values() for pair in pairs}
     missing = tuple(tp for tp in (TopicPartition(topic, n) for n in range(count)) if tp not in owned)
     return Unowned(missing, 0 if instance_id is None else sum(name < instance_id for name in owners))
+
+
+def read_assignment(content: bytes) -> list[tuple[str, int]]:
+    """(topic, partition) pairs of a member's assignment, in the consumer protocol's own encoding; none if it is empty.
+
+    int16 version, then an array of topics: a string and an array of int32 each (lengths of arrays int32, of strings
+    int16, all big-endian).
+    """
+    pairs: list[tuple[str, int]] = []
+    if not content:
+        return pairs
+    _, topics = struct.unpack_from(">hi", content)
+    at = 6
+    for _ in range(topics):
+        (size,) = struct.unpack_from(">h", content, at)
+        name = content[at + 2 : at + 2 + size].decode()
+        (count,) = struct.unpack_from(">i", content, at + 2 + size)
+        numbers = struct.unpack_from(f">{count}i", content, at + 6 + size)
+        pairs += [(name, number) for number in numbers]
+        at += 6 + size + 4 * count
+    return pairs

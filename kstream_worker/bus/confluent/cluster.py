@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import (
     OFFSET_INVALID,
-    ConsumerGroupState,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -19,7 +19,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.bounded import Deadline
-from kstream_worker.bus.common.ownership import find_unowned
+from kstream_worker.bus.common.ownership import find_unowned, read_assignment
 from kstream_worker.bus.common.topic_id import topic_id_text
 from kstream_worker.bus.confluent.admin_api import ConfigResource, NewTopic, OffsetSpec, ResourceType
 from kstream_worker.bus.confluent.clients import REQUEST_S, Admin
@@ -112,17 +112,16 @@ class ConfluentCluster:
     def unowned(self, topic: str) -> Unowned:
         """Partitions of the topic that nobody has although the group is settled."""
         count = self.partition_count(topic) or 0
-        with translate(f"asking who has the partitions of {topic}"):
-            futures = self._admin.client.describe_consumer_groups([self._group_id], request_timeout=REQUEST_S)
-            found = self._admin.answer(futures[self._group_id])
-        if found.state is not ConsumerGroupState.STABLE:
+        with translate(f"asking who has the partitions of {topic}"), warnings.catch_warnings():
+            # Not `describe_consumer_groups`: while the coordinator moves, librdkafka 2.16 ends the process in it
+            # (Assertion `eonce->refcnt > 0' failed). This asks every broker, and is called deprecated.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            groups: list[Any] = self._admin.client.list_groups(group=self._group_id, timeout=REQUEST_S)
+        (found,) = [one for one in groups if one.id == self._group_id] or (None,)
+        if found is None or found.error is not None or found.state != "Stable":
             return Unowned(())
-        owners = {
-            one.group_instance_id or one.member_id: [
-                (each.topic, each.partition) for each in one.assignment.topic_partitions
-            ]
-            for one in found.members
-        }
+        # A static member's id begins with its static name.
+        owners = {one.id: read_assignment(one.assignment) for one in found.members}
         return find_unowned(topic, count, owners, self._instance_id)
 
     def check_rights(self, *, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
