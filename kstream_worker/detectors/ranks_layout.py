@@ -164,7 +164,7 @@ def make_layout(dims: int, warmup: int, dependence: int) -> Layout:
     two_sided = fixed + dims
     bets = two_sided * TWO_SIDED + ONE_SIDED
     locators = two_sided * TWO_SIDED_LOCATORS + ONE_SIDED_LOCATORS
-    at = _Cursor(HEADER)
+    at = Cursor(HEADER)
     whitening = 0 if dependence == 0 else dims
     center, scale = at.take(dims), at.take(dims)
     raw_center, raw_scale = at.take(whitening), at.take(whitening)
@@ -177,7 +177,7 @@ def make_layout(dims: int, warmup: int, dependence: int) -> Layout:
     h_scores, R, values = at.take(LEARNED_BAG), at.take(bets), at.take(two_sided + 1)
     run_product, run_seq, run_time = at.take(locators), at.take(locators), at.take(locators)
     floats = max(at.take(0), union + warmup * dims)
-    at = _Cursor(0)
+    at = Cursor(0)
     v_rows = dims + radius
     v_bag, h_bag = at.take(v_rows * BAG), at.take(dims * LEARNED_BAG)
     t_ring, s_bag = at.take(dims * LEARNED_BAG), at.take(dims * SLOW_BAG)
@@ -246,7 +246,7 @@ def make_scratch(layout: Layout) -> tuple[NDArray[np.int16], NDArray[np.float64]
     )
 
 
-class _Cursor:
+class Cursor:
     """Hands out neighbouring sections."""
 
     def __init__(self, start: int) -> None:

@@ -185,11 +185,29 @@ def train(
         work: scratch matrix.
         powers: scratch.
     """
-    d = plan[DIMS]
-    m = state[ATOM_COUNT]
+    learn(row, shorts, state, live, pick, plan, work, powers)
     ring = plan[AT_T_RING]
-    for j in range(d):
-        work[X, j] = shorts[ring + j * LEARNED_BAG + pick] * _UNIT
+    at = state[T_SIZE] if state[T_SIZE] < LEARNED_BAG else replaced
+    for j in range(plan[DIMS]):
+        shorts[ring + j * LEARNED_BAG + at] = q[j]
+    state[T_SIZE] = min(state[T_SIZE] + 1, LEARNED_BAG)
+
+
+@inline
+def learn(
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    live: float,
+    pick: int,
+    plan: np.ndarray,
+    work: np.ndarray,
+    powers: np.ndarray,
+) -> None:
+    """One step of the estimate on (a reference member, the sample); the ring stays. Arguments as of `train`."""
+    m = state[ATOM_COUNT]
+    for j in range(plan[DIMS]):
+        work[X, j] = shorts[plan[AT_T_RING] + j * LEARNED_BAG + pick] * _UNIT
     reference = ratio(row, m, X, PHI_X, plan, work, powers)
     # Relative Pearson divergence (likelihood-ratio estimation by Pearson-divergence minimisation, eq. 8c), a
     # faded mean.
@@ -210,7 +228,3 @@ def train(
         work[PX],
         work[PZ],
     )
-    at = state[T_SIZE] if state[T_SIZE] < LEARNED_BAG else replaced
-    for j in range(d):
-        shorts[ring + j * LEARNED_BAG + at] = q[j]
-    state[T_SIZE] = min(state[T_SIZE] + 1, LEARNED_BAG)
