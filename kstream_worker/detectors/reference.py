@@ -35,6 +35,7 @@ from kstream_worker.detectors.reference_layout import (
     FROM_FILE,
     FROM_SHARED,
     GOAL,
+    LEAST,
     ORIGIN,
     column_weights,
     make_layout,
@@ -104,13 +105,9 @@ class ReferenceBank(SlotBank):
         self._z = tolerance(delta, self._layout.fixed)
         self._references = _checked(references or {}, dims, samples, self._z)
         self._ranged = start_ms is not None or end_ms is not None
-        self._span = np.array(
-            [_FIRST_TIME if start_ms is None else start_ms, _LAST_TIME if end_ms is None else end_ms], dtype=np.int64
-        )
-        if self._span[0] >= self._span[1]:
-            raise ValueError(f"start_ms is {start_ms}, end_ms {end_ms}; the start must lie before the end")
         if not is_playable(self._z, samples - samples // 2):
             raise ValueError(f"samples is {samples}, too few for delta {delta:g}: take more of them or a larger delta")
+        self._span = _span(start_ms, end_ms, self._z)
         self._test = test
         self._dead_time_ms = dead_time_ms
         self._plan = self._layout.table()
@@ -309,6 +306,15 @@ def _check(dims: int, samples: int, delta: float, dead_time_ms: int) -> Layout:
     if dead_time_ms < 0:
         raise ValueError(f"dead_time_ms is {dead_time_ms}; it must not be negative")
     return make_layout(dims, samples)
+
+
+def _span(start_ms: int | None, end_ms: int | None, z: float) -> NDArray[np.int64]:
+    """Times between which samples join a reference, and how many are enough for one that is closed at the end."""
+    start, end = _FIRST_TIME if start_ms is None else start_ms, _LAST_TIME if end_ms is None else end_ms
+    if start >= end:
+        raise ValueError(f"start_ms is {start_ms}, end_ms {end_ms}; the start must lie before the end")
+    enough = next(n for n in range(LEAST, MAX_SAMPLES + 1) if n == MAX_SAMPLES or is_playable(z, n - n // 2))
+    return np.array([start, end, enough], dtype=np.int64)
 
 
 def _checked(references: References, dims: int, samples: int, z: float) -> dict[bytes | None, FloatMatrix]:

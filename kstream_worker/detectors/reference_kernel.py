@@ -70,13 +70,13 @@ from kstream_worker.detectors.reference_bets import (
     one_sided,
     sided,
 )
-from kstream_worker.detectors.reference_layout import GOAL, LATE, LEAST
+from kstream_worker.detectors.reference_layout import GOAL, LATE
 from kstream_worker.models.bank import STREAM
 from kstream_worker.numerics.jit import inline, jit
 from kstream_worker.numerics.math import log
 from kstream_worker.numerics.random import below, uniform
 
-START, END = 0, 1  # entries of the time range
+START, END, ENOUGH = 0, 1, 2  # entries of `span`
 
 
 @jit
@@ -111,7 +111,7 @@ def walk(
         shorts: int16[slots, plan[SHORTS]], state.
         plan: layout.
         weights: float64[columns].
-        span: int64[2], event times between which samples join the reference.
+        span: int64[3], event times between which samples join the reference, and how many are enough at the end.
         z: tolerance in standard deviations.
         threshold: of the largest weighted column.
         counts: int64[3, n], filled: state and number of each sample; whether its ratio was set to the floor.
@@ -153,8 +153,10 @@ def walk(
 
 @inline
 def _is_complete(state: np.ndarray, clock: int, span: np.ndarray) -> bool:
-    """Whether the reference is full, or the time range for it is over and it holds enough."""
-    return bool(state[COUNT] >= state[GOAL] or (clock > span[END] and state[COUNT] >= LEAST))
+    """Whether the reference is full, or the time range for it is over and enough samples lay in it."""
+    if clock > span[END] and state[LATE] == 0 and state[COUNT] >= span[ENOUGH]:
+        return True
+    return bool(state[COUNT] >= state[GOAL])
 
 
 @inline
