@@ -6,8 +6,8 @@ Standard normal data. For each number of features d and size n of the reference:
 of several references, with the tolerance (delta = .05) and without; delays of changes after 2,000 live samples, each
 run with a reference of its own. The threshold is A = 10,000, half of what `arl` = A takes, as it was in the prototype:
 nominal are at most 10 alarms in 100,000 samples. Prints a table; the last line is one JSON object. The exit code is 1
-where the mean number of alarms is above the nominal one, or a median delay above 1.25 times the prototype's (medians
-of 10 runs).
+where the mean number of alarms is above the nominal one, or a median delay above 1.5 times the prototype's: those are
+medians of 10 runs, with standard errors of up to a fifth.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kstream_worker.detectors.reference import ReferenceBank
 THRESHOLD = 10_000.0
 NOMINAL = 1e5 / THRESHOLD
 CHANGE, HORIZON = 2_000, 3_000
-MOST_DELAY = 1.25
+MOST_DELAY = 1.5
 RAMP = 5_000  # samples in which the mean moves by one standard deviation
 
 # d, n: medians of the prototype.

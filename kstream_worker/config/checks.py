@@ -114,6 +114,8 @@ def _reference(config: Config) -> Iterator[str]:
         return
     if config.detector.warmup is not None:
         yield "`detector.warmup` has no effect in `pairing.mode` reference: `reference.samples` says what a key learns"
+    if config.detector.profile != "default":
+        yield "`detector.profile` has no effect in `pairing.mode` reference: leave it out"
     if config.detector.dependence == "whiten":
         yield "`detector.dependence` whiten needs `pairing.mode` stream: a frozen reference is not whitened"
     yield from _reference_range(config)

@@ -27,6 +27,13 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             "whitened, the stated rate is approximate."
         ),
     ] = "auto"
+    profile: Annotated[
+        Literal["default", "compact"],
+        doc(
+            "`stream`: memory per key. `compact` keeps a quarter of the samples and half the kernels: slow drifts are "
+            "found later or not at all; the stated rate is the same."
+        ),
+    ] = "default"
     on_alarm: Annotated[
         Literal["rebase", "hold"],
         doc("`rebase`: learn the new normal and arm again. `hold`: stay raised against the old one."),

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.numerics.jit import inline
+from kstream_worker.numerics.lanes import fill, load, store, total
 
 TWO_SIDED = 14
 ONE_SIDED = 6
@@ -72,15 +73,22 @@ def shiryaev_roberts(R: NDArray[np.float64], g: NDArray[np.float64], first: int,
     """One step of n bets in place, `R[first + k] <- (R[first + k] + a) g[k]`; returns the mean of the new R.
 
     Args:
-        R: float64[>= first + n], statistics of all columns.
+        R: float32 or float64[>= first + n], statistics of all columns.
         g: float64[>= n], multipliers.
         first: index of the column's first bet in R.
         n: number of bets of the column.
         a: samples per test, which is what every bet is credited with before it is paid.
     """
-    total = 0.0
-    for k in range(n):
+    reached = fill(0.0)
+    credit = fill(a)
+    whole = n - n % 4
+    for k in range(0, whole, 4):
+        values = (load(R, first + k) + credit) * load(g, k)
+        store(R, first + k, values)
+        reached = reached + values
+    sum_of_R = total(reached)
+    for k in range(whole, n):
         value = (R[first + k] + a) * g[k]
         R[first + k] = value
-        total += value
-    return total / n
+        sum_of_R += value
+    return sum_of_R / n

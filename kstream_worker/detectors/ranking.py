@@ -90,13 +90,13 @@ def count_products(a: np.ndarray, b: np.ndarray, z: np.int16) -> tuple[np.int16,
 
 
 @inline
-def count_scores(bag: np.ndarray, score: float) -> tuple[np.int64, np.int64]:
-    """How many scores (float64[n]) are larger than `score`, how many are equal."""
-    larger = np.int64(0)
-    equal = np.int64(0)
+def count_scores(bag: np.ndarray, score: np.float32) -> tuple[np.int32, np.int32]:
+    """How many scores (float32[n]) are larger than `score`, how many are equal."""
+    larger = np.int32(0)
+    equal = np.int32(0)
     for i in range(len(bag)):
-        larger += np.int64(bag[i] > score)
-        equal += np.int64(bag[i] == score)
+        larger = np.int32(larger + np.int32(bag[i] > score))
+        equal = np.int32(equal + np.int32(bag[i] == score))
     return larger, equal
 
 

@@ -27,12 +27,14 @@ from kstream_worker.detectors.ranks_layout import (
     HELD,
     NO_DEPENDENCE,
     PHASE,
+    PROFILES,
     RAISED,
     SEQ,
     UNTIL,
     V_SIZE,
     WARMING,
     WHITEN,
+    bytes_by_part,
     column_weights,
     make_layout,
     make_scratch,
@@ -42,11 +44,13 @@ from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "ranks"
+ROW = 2  # of what the numbers of a row mean: snapshots of other rows are refused
 DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN}
 DEFAULT_WARMUP = {"none": 200, "auto": 600, "whiten": 600}
+COMPACT_WARMUP = {"none": 200, "auto": 400, "whiten": 400}  # its samples fit into the room of what follows
 MIN_WARMUP = {"none": 20, "auto": 60, "whiten": 60}
 MAX_WARMUP = {"none": 2000, "auto": 6000, "whiten": 6000}
-MAX_ARL = 1e290  # the statistics stay finite
+MAX_ARL = 1e20  # the statistics, in single precision, stay finite
 _LAST_TIME = np.iinfo(np.int64).max
 
 
@@ -66,12 +70,14 @@ class RankBank(SlotBank):
     Args:
         dims: features of a sample.
         feature_names: their names in reports; `f0`, `f1`, ... by default.
-        arl: samples of one key between false alarms in the mean, at least; above 1, up to 1e290. The threshold of the
+        arl: samples of one key between false alarms in the mean, at least; above 1, up to 1e20. The threshold of the
             evidence is twice that.
-        warmup: samples before a key is armed; by default 200 without tests of dependence, else 600.
+        warmup: samples before a key is armed; by default 200 without tests of dependence, else 600 (compact: 400).
         dependence: `auto`, `none` or `whiten`.
         on_alarm: `rebase` or `hold`.
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
+        profile: `default`, or `compact`: bags a quarter of the size and half the atoms. Slow drifts are found later or
+            not at all; the guarantee is the same.
         seed: of random draws.
         capacity: slots at the start; the bank grows.
 
@@ -89,25 +95,32 @@ class RankBank(SlotBank):
         dependence: str = "auto",
         on_alarm: str = "rebase",
         dead_time_ms: int = 0,
+        profile: str = "default",
         seed: int = 0,
         capacity: int = 64,
     ) -> None:
         _check(dims, arl, warmup, dependence, on_alarm, dead_time_ms)
-        warmup = DEFAULT_WARMUP[dependence] if warmup is None else warmup
+        if profile not in PROFILES:
+            raise ValueError(f"profile is {profile!r}; it must be one of {', '.join(map(repr, PROFILES))}")
+        if warmup is None:
+            warmup = (COMPACT_WARMUP if profile == "compact" else DEFAULT_WARMUP)[dependence]
         self.feature_names = report.feature_names(feature_names, dims)
         self._arl = float(arl)
         self._hold = on_alarm == "hold"
         self._dead_time_ms = dead_time_ms
-        self._layout = make_layout(dims, warmup, DEPENDENCE[dependence])
+        shape = dims, warmup, DEPENDENCE[dependence], profile
+        self._layout, self._parts = make_layout(*shape), bytes_by_part(*shape)
         self._plan = self._layout.table()
         self._weights = column_weights(self._layout)
         self._scratch = make_scratch(self._layout)
         settings = {
+            "row": ROW,
             "dims": dims,
             "warmup": warmup,
             "dependence": dependence,
             "on_alarm": on_alarm,
             "dead_time_ms": dead_time_ms,
+            "profile": profile,
             "seed": seed,
         }
         super().__init__(
@@ -126,6 +139,10 @@ class RankBank(SlotBank):
     def threshold(self) -> float:
         """What the evidence must reach for an alarm: twice the stated average run length."""
         return 2.0 * self._arl
+
+    def bytes_by_part(self) -> dict[str, int]:
+        """Bytes of one key by what they are for; they add up to `bytes_per_key`."""
+        return dict(self._parts)
 
     def retune(self, arl: float) -> None:
         """Go on with another average run length; the state of the keys stays as it is.

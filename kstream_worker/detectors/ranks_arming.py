@@ -27,24 +27,26 @@ from kstream_worker.detectors.ranks_layout import (
     AT_V_BAG,
     AT_WEIGHTS,
     ATOM_COUNT,
-    ATOMS,
-    BAG,
+    ATOM_ROOM,
     DEPENDENCE,
     DIMS,
     GAIN,
+    H_ROOM,
     H_SIZE,
-    LEARNED_BAG,
     LEFT_OVER,
     LEVELS_LEFT,
     NOTHING_LEFT,
     SQUARES_LEFT,
     T_SIZE,
     TEST,
+    V_ROOM,
     V_ROWS,
     V_SIZE,
     WARMUP,
     WHITEN,
     WHITENED,
+    singles,
+    warmup_room,
 )
 from kstream_worker.detectors.ranks_learned import RIDGE
 from kstream_worker.detectors.ranks_sample import clip_raw, to_steps, whiten_sample
@@ -72,14 +74,12 @@ def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray
 
     Args:
         row: float64[plan[FLOATS]], the key's floats, with plan[WARMUP] samples from plan[AT_UNION] on.
-        shorts: int16[plan[SHORTS]], the key's shorts.
+        shorts: int16[plan[SHORTS]], the key's shorts, with those samples that did not fit there.
         state: int64[plan[INTS]], the key's integers; sizes of bags are 0.
         plan: layout.
     """
     d = plan[DIMS]
-    samples = row[plan[AT_UNION] : plan[AT_UNION] + plan[WARMUP] * d].copy()
-    for i in range(plan[AT_UNION], len(row)):
-        row[i] = 0.0
+    samples = _take_samples(row, shorts, plan)
     state[WHITENED] = 0
     state[LEFT_OVER] = NOTHING_LEFT
     if plan[TEST] > 0:
@@ -95,13 +95,27 @@ def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray
     q = np.empty(d + 1, dtype=np.int16)
     z = np.empty(d)
     start_learning(used, half, row, shorts, state, plan, q, z)
-    for i in range(max(half, n - BAG), n):
+    v_room, h_room = plan[V_ROOM], plan[H_ROOM]
+    for i in range(half, n):
         to_steps(used[i * d : (i + 1) * d], row, plan, q, z)
-        place(shorts[plan[AT_V_BAG] : plan[AT_H_BAG]], BAG, plan[V_ROWS], state[V_SIZE], BAG, q)
-        state[V_SIZE] += 1
-        if i >= n - LEARNED_BAG:
-            place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], LEARNED_BAG, d, state[H_SIZE], LEARNED_BAG, q)
+        if i >= n - v_room:
+            place(shorts[plan[AT_V_BAG] : plan[AT_H_BAG]], v_room, plan[V_ROWS], state[V_SIZE], v_room, q)
+            state[V_SIZE] += 1
+        if i >= n - h_room:
+            place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], h_room, d, state[H_SIZE], h_room, q)
             state[H_SIZE] += 1
+
+
+@inline
+def _take_samples(row: np.ndarray, shorts: np.ndarray, plan: np.ndarray) -> np.ndarray:
+    """The samples of the warm-up, float64[warmup * d]; their room is cleared."""
+    samples = np.empty(plan[WARMUP] * plan[DIMS])
+    for entry in range(len(samples)):
+        room, at = warmup_room(row, shorts, entry, plan)
+        samples[entry] = room[at]
+    row[plan[AT_UNION] :] = 0.0
+    shorts[:] = 0
+    return samples
 
 
 @inline
@@ -187,30 +201,35 @@ def start_learning(
         z: float64[>= d], scratch.
     """
     d = plan[DIMS]
-    n = min(half, LEARNED_BAG)
+    room, h_room = plan[ATOM_ROOM], plan[H_ROOM]
+    n = min(half, h_room)
     sample = np.empty(n * d)
     for i in range(n):
         start = (half - n + i) * d
         to_steps(used[start : start + d], row, plan, q, z)
         for j in range(d):
-            shorts[plan[AT_T_RING] + j * LEARNED_BAG + i] = q[j]
+            shorts[plan[AT_T_RING] + j * h_room + i] = q[j]
             sample[i * d + j] = z[j]
     state[T_SIZE] = n
     width = WIDTH * scaling.median_distance(sample, n, d, np.empty(n * (n - 1) // 2))
     row[GAIN] = -0.5 / (width * width)
+    inverse = np.zeros(nystrom.packed_size(room))
     state[ATOM_COUNT] = nystrom.choose_atoms(
         sample,
         n,
         d,
         row[GAIN],
-        ATOMS,
+        room,
         nystrom.PIVOT_TOLERANCE,
-        row[plan[AT_ATOMS] :],
-        ATOMS,
-        row[plan[AT_INVERSE] :],
-        np.empty(n * ATOMS),
+        singles(row, plan[AT_ATOMS], room * d),
+        room,
+        inverse,
+        np.empty(n * room),
         np.empty(n),
         np.empty(n, dtype=np.int64),
-        np.empty(ATOMS, dtype=np.int64),
+        np.empty(room, dtype=np.int64),
     )
+    rounded = singles(row, plan[AT_INVERSE], len(inverse))
+    for i in range(len(inverse)):
+        rounded[i] = np.float32(inverse[i])
     nystrom.rls_reset(state[ATOM_COUNT], RIDGE, row[plan[AT_COV] :], row[plan[AT_WEIGHTS] :])

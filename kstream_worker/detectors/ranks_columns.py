@@ -18,7 +18,6 @@ from kstream_worker.detectors.ranks_layout import (
     AT_V_BAG,
     AT_VALUES,
     ATOM_COUNT,
-    BAG,
     BETS,
     BLOCK,
     BLOCK_SUM,
@@ -29,18 +28,20 @@ from kstream_worker.detectors.ranks_layout import (
     FIXED,
     GAINS,
     H_COUNT,
+    H_ROOM,
     H_SIZE,
-    LEARNED_BAG,
     LOCATED,
     LOCATORS,
     ONE_SIDED_LOCATORS,
+    S_ROOM,
     S_SIZE,
     SEQ,
     SHORTS,
-    SLOW_BAG,
     TWO_SIDED_LOCATORS,
+    V_ROOM,
     V_ROWS,
     V_SIZE,
+    singles,
 )
 from kstream_worker.detectors.ranks_learned import REFRESH, refresh, score
 from kstream_worker.detectors.report import advance_runs
@@ -80,23 +81,24 @@ def rank_fixed(
     seq = state[SEQ]
     bag = shorts[plan[AT_V_BAG] : plan[AT_H_BAG]]
     own = plan[V_ROWS]
+    room = plan[V_ROOM]
     if bet:
         u = uniform(stream, RANK, seq)
         a = 0
         b = 0
         for column in range(plan[FIXED]):
             if column < own:
-                larger, equal = count(bag[column * BAG : column * BAG + n], q[column])
+                larger, equal = count(bag[column * room : column * room + n], q[column])
             else:
                 b += 1
                 if b == plan[DIMS]:
                     a += 1
                     b = a + 1
-                first, second = bag[a * BAG : a * BAG + n], bag[b * BAG : b * BAG + n]
+                first, second = bag[a * room : a * room + n], bag[b * room : b * room + n]
                 larger, equal = count_products(first, second, product(q[a], q[b]))
             bet_two_sided(row, column, p_value(larger, equal, n, u), 1.0, seq, time, plan, work)
-    place(bag, BAG, own, n, below(stream, REMOVE, seq, BAG + 1), q)
-    state[V_SIZE] = min(n + 1, BAG)
+    place(bag, room, own, n, below(stream, REMOVE, seq, room + 1), q)
+    state[V_SIZE] = min(n + 1, room)
 
 
 @inline
@@ -119,22 +121,23 @@ def rank_learned(
         refresh(row, shorts, state, plan, work)
     n = state[H_SIZE]
     seq = state[SEQ]
-    scores = row[plan[AT_H_SCORES] : plan[AT_H_SCORES] + LEARNED_BAG]
+    room = plan[H_ROOM]
+    scores = singles(row, plan[AT_H_SCORES], room)
     own = score(row, state[ATOM_COUNT], plan, work)
     if bet:
         larger, equal = count_scores(scores[:n], own)
         g = work[GAINS]
         one_sided(p_value(larger, equal, n, uniform(stream, RANK_LEARNED, seq)), g)
-        mean = shiryaev_roberts(row, g, plan[AT_R] + plan[BETS] - ONE_SIDED, ONE_SIDED, 2.0)
+        mean = shiryaev_roberts(singles(row, plan[AT_R], plan[BETS]), g, plan[BETS] - ONE_SIDED, ONE_SIDED, 2.0)
         row[plan[AT_VALUES] + plan[COLUMNS] - 1] = mean
         work[LOCATED, 0] = g[3]
         work[LOCATED, 1] = g[4]
         advance(row, plan[LOCATORS] - ONE_SIDED_LOCATORS, ONE_SIDED_LOCATORS, seq, time, plan, work)
-    removed = below(stream, REMOVE_LEARNED, seq, LEARNED_BAG + 1)
-    at = place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], LEARNED_BAG, plan[DIMS], n, removed, q)
+    removed = below(stream, REMOVE_LEARNED, seq, room + 1)
+    at = place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], room, plan[DIMS], n, removed, q)
     if at >= 0:
         scores[at] = own
-    state[H_SIZE] = min(n + 1, LEARNED_BAG)
+    state[H_SIZE] = min(n + 1, room)
     state[H_COUNT] += 1
 
 
@@ -167,17 +170,18 @@ def rank_means(
     n = state[S_SIZE]
     seq = state[SEQ]
     bag = shorts[plan[AT_S_BAG] : plan[SHORTS]]
+    room = plan[S_ROOM]
     u = uniform(stream, RANK_SLOW, seq)
     for j in range(d):
         # rounded half up, in integers: a fixed function of the samples
         q[j] = np.int16((2 * state[BLOCK_SUM + j] + BLOCK) // (2 * BLOCK))
         if bet:
-            larger, equal = count(bag[j * SLOW_BAG : j * SLOW_BAG + n], q[j])
+            larger, equal = count(bag[j * room : j * room + n], q[j])
             p = p_value(larger, equal, n, u)
             first = seq - BLOCK + 1
             bet_two_sided(row, plan[FIXED] + j, p, 1.0 * BLOCK, first, state[BLOCK_TIME], plan, work)
-    place(bag, SLOW_BAG, d, n, below(stream, REMOVE_SLOW, seq, SLOW_BAG + 1), q)
-    state[S_SIZE] = min(n + 1, SLOW_BAG)
+    place(bag, room, d, n, below(stream, REMOVE_SLOW, seq, room + 1), q)
+    state[S_SIZE] = min(n + 1, room)
 
 
 @inline
@@ -198,7 +202,8 @@ def bet_two_sided(
     """
     g = work[GAINS]
     two_sided(p, g)
-    row[plan[AT_VALUES] + column] = shiryaev_roberts(row, g, plan[AT_R] + column * TWO_SIDED, TWO_SIDED, a)
+    R = singles(row, plan[AT_R], plan[BETS])
+    row[plan[AT_VALUES] + column] = shiryaev_roberts(R, g, column * TWO_SIDED, TWO_SIDED, a)
     located = work[LOCATED]  # the boldest of each direction: their runs end soonest when nothing has changed
     located[0] = g[3]
     located[1] = g[7]
@@ -212,8 +217,8 @@ def bet_two_sided(
 def advance(row: np.ndarray, first: int, n: int, seq: int, time: int, plan: np.ndarray, work: np.ndarray) -> None:
     """One step of n runs from run `first` on, with the multipliers in `work[LOCATED]`."""
     advance_runs(
-        row[plan[AT_RUN_PRODUCT] + first :],
-        row[plan[AT_RUN_SEQ] + first :],
+        singles(row, plan[AT_RUN_PRODUCT], plan[LOCATORS])[first:],
+        singles(row, plan[AT_RUN_SEQ], plan[LOCATORS]).view(np.uint32)[first:],
         row[plan[AT_RUN_TIME] + first :],
         work[LOCATED],
         n,

@@ -14,7 +14,6 @@ from kstream_worker.detectors.ranks_columns import PICK, REPLACE, rank_fixed, ra
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ARMED,
-    AT_UNION,
     AT_VALUES,
     ATOM_COUNT,
     BEST,
@@ -22,7 +21,7 @@ from kstream_worker.detectors.ranks_layout import (
     COLUMNS,
     COUNT,
     DIMS,
-    LEARNED_BAG,
+    H_ROOM,
     PHASE,
     PHI_Z,
     PX,
@@ -35,6 +34,7 @@ from kstream_worker.detectors.ranks_layout import (
     WHITENED,
     X,
     Z,
+    warmup_room,
 )
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import ratio, train
@@ -90,7 +90,7 @@ def walk(
         answers: float64[3, n], filled: log ratio, divergence, evidence.
         q: int16[d + 1], scratch.
         work: scratch matrix.
-        powers: int64[ATOMS], scratch.
+        powers: int64[plan[ATOM_ROOM]], scratch.
 
     Returns:
         what ended the walk (FINISHED, CLEARED, FULL or CROSSED), and the row of the batch where.
@@ -112,9 +112,9 @@ def walk(
         counts[STATES, i] = state[PHASE]
         counts[NUMBERS, i] = state[SEQ]
         if state[PHASE] == WARMING:
-            at = plan[AT_UNION] + plan[DIMS] * state[COUNT]
             for j in range(plan[DIMS]):
-                row[at + j] = y[i, j]
+                room, at = warmup_room(row, shorts[slot], plan[DIMS] * state[COUNT] + j, plan)
+                room[at] = y[i, j]
             state[COUNT] += 1
             if state[COUNT] == plan[WARMUP]:
                 return FULL, i
@@ -166,7 +166,7 @@ def _judge(
     rank_fixed(row, shorts, state, stream, bet, time, q, plan, work)
     if state[COUNT] % 2 == 0:
         pick = below(stream, PICK, state[SEQ], state[T_SIZE])
-        replaced = below(stream, REPLACE, state[SEQ], LEARNED_BAG)
+        replaced = below(stream, REPLACE, state[SEQ], plan[H_ROOM])
         train(row, shorts, state, f, pick, replaced, q, plan, work, powers)
     else:
         rank_learned(row, shorts, state, stream, bet, time, q, plan, work)

@@ -1,7 +1,8 @@
 """Where the rank detector keeps the state of a key: sections of one row of floats, integers and shorts.
 
-While a key warms up, the section behind `union` holds its first samples; once it is armed the same room holds the
-learned score, the bets and their runs. What must outlive a re-arming stands before it.
+While a key warms up, its first samples lie in the section behind `union` and, where that is too small, in the bags;
+once it is armed the same room holds the learned score, the bets and their runs. What must outlive a re-arming stands
+before it. Numbers that no recursion needs in double precision are float32, two to an entry (`singles`).
 """
 
 from __future__ import annotations
@@ -13,13 +14,22 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED
 from kstream_worker.detectors.whitening import AR_COV, AR_ORDER, AR_TERMS
+from kstream_worker.numerics.jit import inline
 
-BAG = 1000  # V: samples that coordinates, radius and products are ranked in
-LEARNED_BAG = 500  # H: samples that the learned score is ranked in; as many reference samples (T) train it
-SLOW_BAG = 500  # block means
 BLOCK = 25  # samples per block mean
-ATOMS = 48  # a multiple of 4: the estimators work on four at a time
 MAX_PRODUCT_DIMS = 10  # products of coordinates are scores for 2 <= d <= 10
+
+
+class Sizes(NamedTuple):
+    """Room of the bags and of the learned score."""
+
+    bag: int  # V: samples that coordinates, radius and products are ranked in
+    learned: int  # H: samples that the learned score is ranked in; as many reference samples (T) train it
+    slow: int  # block means
+    atoms: int  # a multiple of 4: the estimator works on four at a time
+
+
+PROFILES = {"default": Sizes(1000, 500, 500, 40), "compact": Sizes(250, 125, 125, 20)}
 
 TWO_SIDED_LOCATORS = 5  # bets whose runs date a change: +b, -b, +u, -u, power of r
 ONE_SIDED_LOCATORS = 2
@@ -66,6 +76,11 @@ class Layout(NamedTuple):
     bets: int
     locators: int
     dependence: int
+    # rooms
+    v_room: int
+    h_room: int
+    s_room: int
+    atom_room: int
     # floats
     center: int
     scale: int
@@ -76,15 +91,15 @@ class Layout(NamedTuple):
     ar_cov: int
     union: int
     cov: int
-    inverse: int
+    inverse: int  # float32
     weights: int
-    duals: int
-    atoms: int
-    h_scores: int
-    R: int
+    duals: int  # float32
+    atoms: int  # float32
+    h_scores: int  # float32
+    R: int  # float32
     values: int  # mean R of each column
-    run_product: int
-    run_seq: int
+    run_product: int  # float32
+    run_seq: int  # uint32: the last 32 bits of the number of the run's first sample
     run_time: int
     floats: int
     # shorts
@@ -111,6 +126,10 @@ class Layout(NamedTuple):
     BETS,
     LOCATORS,
     DEPENDENCE,
+    V_ROOM,
+    H_ROOM,
+    S_ROOM,
+    ATOM_ROOM,
     AT_CENTER,
     AT_SCALE,
     AT_RAW_CENTER,
@@ -138,50 +157,75 @@ class Layout(NamedTuple):
     AT_S_BAG,
     SHORTS,
     INTS,
-) = range(35)
+) = range(39)
 
 
 # Rows of the scratch matrix.
 (
     Z,  # [d] the sample in units of scale
     X,  # [d] a reference sample, or the innovations of the sample
-    KERNEL,  # [LEARNED_BAG] kernel values
-    PHI_Z,  # [ATOMS] whitened features of the sample
-    PHI_X,  # [ATOMS] and of the reference sample
-    PZ,  # [ATOMS] scratch of recursive least squares
+    KERNEL,  # [h_room] kernel values
+    PHI_Z,  # [atom_room] whitened features of the sample
+    PHI_X,  # [atom_room] and of the reference sample
+    PZ,  # [atom_room] scratch of recursive least squares
     PX,
     GAINS,  # [14] multipliers
     LOCATED,  # [5] those whose runs are followed
-    UNITS,  # first of d rows: [LEARNED_BAG] the bag in units of scale
+    UNITS,  # first of d rows: [h_room] the bag in units of scale
 ) = range(10)
 
 
-def make_layout(dims: int, warmup: int, dependence: int) -> Layout:
+@inline
+def singles(row: np.ndarray, at: int, n: int) -> np.ndarray:
+    """float32[n], a view of the section that begins at entry `at` of a row of floats."""
+    return row[at : at + (n + 1) // 2].view(np.float32)[:n]
+
+
+def make_layout(dims: int, warmup: int, dependence: int, profile: str = "default") -> Layout:
     """Lay out the row of a key of `dims` features."""
+    return _lay_out(dims, warmup, dependence, profile)[0]
+
+
+def bytes_by_part(dims: int, warmup: int, dependence: int, profile: str = "default") -> dict[str, int]:
+    """Bytes of a key's row by what they are for; their sum is the size of the row."""
+    return _lay_out(dims, warmup, dependence, profile)[1]
+
+
+def _lay_out(dims: int, warmup: int, dependence: int, profile: str) -> tuple[Layout, dict[str, int]]:
+    sizes = PROFILES[profile]
     test = 0 if dependence == 0 else warmup * 2 // 3
     radius = 1 if dims > 1 else 0
     fixed = dims + radius + (dims * (dims - 1) // 2 if 2 <= dims <= MAX_PRODUCT_DIMS else 0)
     two_sided = fixed + dims
     bets = two_sided * TWO_SIDED + ONE_SIDED
     locators = two_sided * TWO_SIDED_LOCATORS + ONE_SIDED_LOCATORS
-    at = Cursor(HEADER)
+    parts: dict[str, int] = {}
+    at = Cursor(8, parts)
+    at.take(HEADER, "counters")
     whitening = 0 if dependence == 0 else dims
-    center, scale = at.take(dims), at.take(dims)
-    raw_center, raw_scale = at.take(whitening), at.take(whitening)
-    ring, coef = at.take(whitening * AR_ORDER), at.take(whitening * AR_TERMS)
-    ar_cov = at.take(whitening * AR_COV)
-    union = at.take(0)
-    packed = ATOMS * (ATOMS + 1) // 2
-    cov, inverse = at.take(packed), at.take(packed)
-    weights, duals, atoms = at.take(ATOMS), at.take(ATOMS), at.take(ATOMS * dims)
-    h_scores, R, values = at.take(LEARNED_BAG), at.take(bets), at.take(two_sided + 1)
-    run_product, run_seq, run_time = at.take(locators), at.take(locators), at.take(locators)
-    floats = max(at.take(0), union + warmup * dims)
-    at = Cursor(0)
+    center, scale = at.take(dims, "scales"), at.take(dims, "scales")
+    raw_center, raw_scale = at.take(whitening, "scales"), at.take(whitening, "scales")
+    ring, coef = at.take(whitening * AR_ORDER, "autoregressions"), at.take(whitening * AR_TERMS, "autoregressions")
+    ar_cov = at.take(whitening * AR_COV, "autoregressions")
+    union = at.here
+    packed = sizes.atoms * (sizes.atoms + 1) // 2
+    cov, inverse = at.take(packed, "learned score"), at.take_singles(packed, "learned score")
+    weights, duals = at.take(sizes.atoms, "learned score"), at.take_singles(sizes.atoms, "learned score")
+    atoms = at.take_singles(sizes.atoms * dims, "learned score")
+    h_scores = at.take_singles(sizes.learned, "learned bag")
+    R, values = at.take_singles(bets, "bets"), at.take(two_sided + 1, "bets")
+    run_product, run_seq = at.take_singles(locators, "runs of bets"), at.take_singles(locators, "runs of bets")
+    run_time = at.take(locators, "runs of bets")
+    bags = Cursor(2, parts)
     v_rows = dims + radius
-    v_bag, h_bag = at.take(v_rows * BAG), at.take(dims * LEARNED_BAG)
-    t_ring, s_bag = at.take(dims * LEARNED_BAG), at.take(dims * SLOW_BAG)
-    return Layout(
+    v_bag, h_bag = bags.take(v_rows * sizes.bag, "bag"), bags.take(dims * sizes.learned, "learned bag")
+    t_ring, s_bag = bags.take(dims * sizes.learned, "reference ring"), bags.take(dims * sizes.slow, "bag of means")
+    bags.take(-bags.here % 4, "bag of means")  # the warm-up's samples may lie there, as float64
+    more = warmup * dims - (at.here - union) - bags.here // 4
+    at.take(max(0, more), "warm-up beyond the rest")
+    ints = BLOCK_SUM + dims
+    parts["counters"] += 8 * ints
+    layout = Layout(
         dims=dims,
         warmup=warmup,
         test=test,
@@ -190,6 +234,10 @@ def make_layout(dims: int, warmup: int, dependence: int) -> Layout:
         bets=bets,
         locators=locators,
         dependence=dependence,
+        v_room=sizes.bag,
+        h_room=sizes.learned,
+        s_room=sizes.slow,
+        atom_room=sizes.atoms,
         center=center,
         scale=scale,
         raw_center=raw_center,
@@ -209,15 +257,25 @@ def make_layout(dims: int, warmup: int, dependence: int) -> Layout:
         run_product=run_product,
         run_seq=run_seq,
         run_time=run_time,
-        floats=floats,
+        floats=at.here,
         v_bag=v_bag,
         v_rows=v_rows,
         h_bag=h_bag,
         t_ring=t_ring,
         s_bag=s_bag,
-        shorts=at.take(0),
-        ints=BLOCK_SUM + dims,
+        shorts=bags.here,
+        ints=ints,
     )
+    return layout, parts
+
+
+@inline
+def warmup_room(row: np.ndarray, shorts: np.ndarray, entry: int, plan: np.ndarray) -> tuple[np.ndarray, int]:
+    """The array and the place in it of entry `entry` of the warm-up's samples (sample by sample, d entries each)."""
+    at = plan[AT_UNION] + entry
+    if at < plan[FLOATS]:
+        return row, at
+    return shorts.view(np.float64), at - plan[FLOATS]
 
 
 def column_weights(layout: Layout) -> NDArray[np.float64]:
@@ -241,19 +299,26 @@ def make_scratch(layout: Layout) -> tuple[NDArray[np.int16], NDArray[np.float64]
     """Room that compiled code works in: the sample in steps with its radius, the matrix of the rows above, integers."""
     return (
         np.zeros(layout.dims + 1, dtype=np.int16),
-        np.zeros((UNITS + layout.dims, LEARNED_BAG)),
-        np.zeros(ATOMS, dtype=np.int64),
+        np.zeros((UNITS + layout.dims, max(layout.h_room, layout.dims))),
+        np.zeros(layout.atom_room, dtype=np.int64),
     )
 
 
 class Cursor:
-    """Hands out neighbouring sections."""
+    """Hands out neighbouring sections of a row, and adds up their bytes by part."""
 
-    def __init__(self, start: int) -> None:
-        self._next = start
+    def __init__(self, entry_bytes: int, parts: dict[str, int]) -> None:
+        self._bytes = entry_bytes
+        self._parts = parts
+        self.here = 0
 
-    def take(self, size: int) -> int:
+    def take(self, size: int, part: str) -> int:
         """The start of a section of `size` entries."""
-        start = self._next
-        self._next += size
+        start = self.here
+        self.here += size
+        self._parts[part] = self._parts.get(part, 0) + self._bytes * size
         return start
+
+    def take_singles(self, size: int, part: str) -> int:
+        """The start of a section of `size` entries of half the size; `singles` gives its view."""
+        return self.take((size + 1) // 2, part)

@@ -46,7 +46,7 @@ from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "reference"
 MIN_SAMPLES, MAX_SAMPLES = 20, 2000
-MAX_ARL = 1e290  # the statistics stay finite
+MAX_ARL = 1e20  # the statistics, in single precision, stay finite
 _FIRST_TIME, _LAST_TIME = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 References = Mapping[bytes | None, FloatMatrix]
@@ -73,7 +73,7 @@ class ReferenceBank(SlotBank):
         test: whether references are tested for serial dependence (Ljung-Box); where it is found, no rate is stated.
         feature_names: their names in reports; `f0`, `f1`, ... by default.
         arl: samples of one key between false alarms in the mean, at least, for about 1 - delta of references; above 1,
-            up to 1e290. The threshold of the evidence is twice that.
+            up to 1e20. The threshold of the evidence is twice that.
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
         seed: of random draws.
         capacity: slots at the start; the bank grows.
@@ -151,7 +151,7 @@ class ReferenceBank(SlotBank):
     def allocate(self, key: bytes) -> int:
         """A fresh slot for this key, with its reference in it where one was given."""
         slot = super().allocate(key)
-        row, state = self._slots.floats[slot], self._slots.ints[slot]
+        state = self._slots.ints[slot]
         own = self._references.get(key)
         reference = self._references.get(None) if own is None else own
         if reference is None:
@@ -159,7 +159,7 @@ class ReferenceBank(SlotBank):
             return slot
         state[GOAL] = state[COUNT] = len(reference)
         state[ORIGIN] = FROM_SHARED if own is None else FROM_FILE
-        row[self._layout.union : self._layout.union + reference.size] = reference.ravel()
+        self._put(slot, reference.ravel())
         return slot
 
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
@@ -240,6 +240,13 @@ class ReferenceBank(SlotBank):
             answers,
             *self._scratch,
         )
+
+    def _put(self, slot: int, samples: NDArray[np.float64]) -> None:
+        """Put the samples of a reference where the walk would have collected them."""
+        row = self._slots.floats[slot, self._layout.union :]
+        row[: len(samples)] = samples[: len(row)]
+        rest = samples[len(row) :]
+        self._slots.shorts[slot].view(np.float64)[: len(rest)] = rest
 
     def _freeze(self, slot: int) -> None:
         """Arm a key whose reference is complete."""

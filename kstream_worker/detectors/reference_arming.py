@@ -20,14 +20,15 @@ from kstream_worker.detectors.ranks_layout import (
     AT_V_BAG,
     COUNT,
     DIMS,
+    H_ROOM,
     H_SIZE,
-    LEARNED_BAG,
     LEVELS_LEFT,
     NOTHING_LEFT,
     SQUARES_LEFT,
+    V_ROOM,
     V_ROWS,
     V_SIZE,
-    WARMUP,
+    warmup_room,
 )
 from kstream_worker.detectors.ranks_sample import clip_raw, to_steps
 from kstream_worker.detectors.reference_layout import LEFT_OVER
@@ -53,9 +54,7 @@ def freeze(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, test: bool, p
     d = plan[DIMS]
     n = state[COUNT]
     half = n // 2
-    samples = row[plan[AT_UNION] : plan[AT_UNION] + n * d].copy()
-    for i in range(plan[AT_UNION], len(row)):
-        row[i] = 0.0
+    samples = _take_samples(row, shorts, n, plan)
     state[LEFT_OVER] = _left_over(samples, n, d) if test else NOTHING_LEFT
     values = np.empty(n)
     for j in range(d):
@@ -65,14 +64,26 @@ def freeze(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, test: bool, p
     q = np.empty(d + 1, dtype=np.int16)
     z = np.empty(d)
     start_learning(samples, half, row, shorts, state, plan, q, z)
-    room = plan[WARMUP]
+    room, h_room = plan[V_ROOM], plan[H_ROOM]
     for i in range(n):
         to_steps(samples[i * d : (i + 1) * d], row, plan, q, z)
         place(shorts[plan[AT_V_BAG] : plan[AT_H_BAG]], room, plan[V_ROWS], i, room, q)
-        if i >= max(half, n - LEARNED_BAG):
-            place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], LEARNED_BAG, d, state[H_SIZE], LEARNED_BAG, q)
+        if i >= max(half, n - h_room):
+            place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], h_room, d, state[H_SIZE], h_room, q)
             state[H_SIZE] += 1
     state[V_SIZE] = n
+
+
+@inline
+def _take_samples(row: np.ndarray, shorts: np.ndarray, n: int, plan: np.ndarray) -> np.ndarray:
+    """The n samples of the reference, float64[n * d]; their room is cleared."""
+    samples = np.empty(n * plan[DIMS])
+    for entry in range(len(samples)):
+        room, at = warmup_room(row, shorts, entry, plan)
+        samples[entry] = room[at]
+    row[plan[AT_UNION] :] = 0.0
+    shorts[:] = 0
+    return samples
 
 
 @inline

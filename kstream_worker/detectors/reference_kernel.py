@@ -35,10 +35,10 @@ from kstream_worker.detectors.ranks_layout import (
     AT_H_BAG,
     AT_H_SCORES,
     AT_R,
-    AT_UNION,
     AT_V_BAG,
     AT_VALUES,
     ATOM_COUNT,
+    BETS,
     CLOCK,
     COUNT,
     DIMS,
@@ -53,11 +53,13 @@ from kstream_worker.detectors.ranks_layout import (
     SEQ,
     T_SIZE,
     UNTIL,
+    V_ROOM,
     V_ROWS,
     V_SIZE,
     WARMING,
-    WARMUP,
     Z,
+    singles,
+    warmup_room,
 )
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import REFRESH, learn, ratio, refresh, score
@@ -140,7 +142,7 @@ def walk(
         counts[STATES, i] = state[PHASE]
         counts[NUMBERS, i] = state[SEQ]
         if state[PHASE] == WARMING:
-            _collect(y[i], times[i], row, state, span, plan)
+            _collect(y[i], times[i], row, shorts[slots[i]], state, span, plan)
         else:
             to_steps(y[i], row, plan, q, work[Z])
             _judge(i, row, shorts[slots[i]], state, times[i], z, plan, counts, answers, q, work, powers)
@@ -161,16 +163,22 @@ def _is_complete(state: np.ndarray, clock: int, span: np.ndarray) -> bool:
 
 @inline
 def _collect(
-    sample: np.ndarray, time: int, row: np.ndarray, state: np.ndarray, span: np.ndarray, plan: np.ndarray
+    sample: np.ndarray,
+    time: int,
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    span: np.ndarray,
+    plan: np.ndarray,
 ) -> None:
     """Let the sample join the reference, unless it is older than the time range."""
     if time < span[START]:
         return
     if time > span[END]:
         state[LATE] = 1
-    at = plan[AT_UNION] + plan[DIMS] * state[COUNT]
     for j in range(plan[DIMS]):
-        row[at + j] = sample[j]
+        room, at = warmup_room(row, shorts, plan[DIMS] * state[COUNT] + j, plan)
+        room[at] = sample[j]
     state[COUNT] += 1
 
 
@@ -216,7 +224,7 @@ def _rank_fixed(
     work: np.ndarray,
 ) -> None:
     """Rank coordinates in the whole reference, radius and products in its second half, and bet on the ranks."""
-    room = plan[WARMUP]
+    room = plan[V_ROOM]
     n = state[V_SIZE]
     half = n // 2
     own = plan[V_ROWS]
@@ -269,11 +277,12 @@ def _rank_learned(
         return
     n = state[H_SIZE]
     own = score(row, state[ATOM_COUNT], plan, work)
-    larger, equal = count_scores(row[plan[AT_H_SCORES] : plan[AT_H_SCORES] + n], own)
+    larger, equal = count_scores(singles(row, plan[AT_H_SCORES], n), own)
     g = work[GAINS]
     one_sided(p_value(larger, equal, n, uniform(stream, RANK_LEARNED, state[SEQ])), z / math.sqrt(1.0 * n), g)
     at = plan[FIXED]
-    row[plan[AT_VALUES] + at] = shiryaev_roberts(row, g, plan[AT_R] + at * SIDED_BETS, LEARNED_BETS, 1.0)
+    R = singles(row, plan[AT_R], plan[BETS])
+    row[plan[AT_VALUES] + at] = shiryaev_roberts(R, g, at * SIDED_BETS, LEARNED_BETS, 1.0)
     work[LOCATED, 0] = g[STAKES - 1]
     advance(row, at * PAYOFFS, 1, state[SEQ], time, plan, work)
 
@@ -292,7 +301,8 @@ def _bet(
     """One test of a fixed score: 16 statistics, and the runs of the boldest bet of each payoff."""
     g = work[GAINS]
     sided(p, off, g)
-    row[plan[AT_VALUES] + column] = shiryaev_roberts(row, g, plan[AT_R] + column * SIDED_BETS, SIDED_BETS, 1.0)
+    R = singles(row, plan[AT_R], plan[BETS])
+    row[plan[AT_VALUES] + column] = shiryaev_roberts(R, g, column * SIDED_BETS, SIDED_BETS, 1.0)
     for k in range(PAYOFFS):
         work[LOCATED, k] = g[k * STAKES + STAKES - 1]
     advance(row, column * PAYOFFS, PAYOFFS, state[SEQ], time, plan, work)

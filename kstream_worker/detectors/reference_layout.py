@@ -9,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kstream_worker.detectors import ranks_layout
 from kstream_worker.detectors.ranks_layout import (
-    ATOMS,
     BLOCK_SUM,
     HEADER,
-    LEARNED_BAG,
     MAX_PRODUCT_DIMS,
+    NO_DEPENDENCE,
+    PROFILES,
     Cursor,
     Layout,
 )
@@ -40,37 +41,40 @@ def make_layout(dims: int, samples: int) -> Layout:
     V holds the whole reference in its order, so its second half is the end of every column. The learned score is
     trained against at most 500 samples of the first half and ranks in at most 500 of the second.
     """
+    sizes = PROFILES["default"]
     radius = 1 if dims > 1 else 0
     fixed = dims + radius + (dims * (dims - 1) // 2 if 2 <= dims <= MAX_PRODUCT_DIMS else 0)
     bets = fixed * SIDED_BETS + LEARNED_BETS
     locators = fixed * PAYOFFS + LEARNED_PAYOFFS
-    at = Cursor(HEADER)
-    center, scale, union = at.take(dims), at.take(dims), at.take(0)
-    packed = ATOMS * (ATOMS + 1) // 2
-    cov, inverse = at.take(packed), at.take(packed)
-    weights, duals, atoms = at.take(ATOMS), at.take(ATOMS), at.take(ATOMS * dims)
-    h_scores, R, values = at.take(LEARNED_BAG), at.take(bets), at.take(fixed + 1)
-    run_product, run_seq, run_time = at.take(locators), at.take(locators), at.take(locators)
-    floats = max(at.take(0), union + samples * dims)
-    at = Cursor(0)
+    at = Cursor(8, {})
+    at.take(HEADER, "counters")
+    center, scale = at.take(dims, "scales"), at.take(dims, "scales")
+    union = at.here
+    packed = sizes.atoms * (sizes.atoms + 1) // 2
+    cov, inverse = at.take(packed, "learned score"), at.take_singles(packed, "learned score")
+    weights, duals = at.take(sizes.atoms, "learned score"), at.take_singles(sizes.atoms, "learned score")
+    atoms = at.take_singles(sizes.atoms * dims, "learned score")
+    h_scores = at.take_singles(sizes.learned, "learned bag")
+    R, values = at.take_singles(bets, "bets"), at.take(fixed + 1, "bets")
+    run_product, run_seq = at.take_singles(locators, "runs of bets"), at.take_singles(locators, "runs of bets")
+    run_time = at.take(locators, "runs of bets")
+    bags = Cursor(2, {})
     v_rows = dims + radius
-    v_bag, h_bag, t_ring = at.take(v_rows * samples), at.take(dims * LEARNED_BAG), at.take(dims * LEARNED_BAG)
-    return Layout(
-        dims=dims,
-        warmup=samples,
+    v_bag, h_bag = bags.take(v_rows * samples, "reference"), bags.take(dims * sizes.learned, "learned bag")
+    t_ring = bags.take(dims * sizes.learned, "reference ring")
+    bags.take(-bags.here % 4, "reference ring")  # samples of the reference may lie there, as float64
+    at.take(max(0, samples * dims - (at.here - union) - bags.here // 4), "reference beyond the rest")
+    # Of what the rank detector has besides, there is nothing: empty sections, no columns.
+    layout = ranks_layout.make_layout(dims, samples, NO_DEPENDENCE)
+    return layout._replace(
         test=0,
         fixed=fixed,
         columns=fixed + 1,
         bets=bets,
         locators=locators,
-        dependence=0,
+        v_room=samples,
         center=center,
         scale=scale,
-        raw_center=union,
-        raw_scale=union,
-        ring=union,
-        coef=union,
-        ar_cov=union,
         union=union,
         cov=cov,
         inverse=inverse,
@@ -83,13 +87,12 @@ def make_layout(dims: int, samples: int) -> Layout:
         run_product=run_product,
         run_seq=run_seq,
         run_time=run_time,
-        floats=floats,
+        floats=at.here,
         v_bag=v_bag,
         v_rows=v_rows,
         h_bag=h_bag,
         t_ring=t_ring,
-        s_bag=at.take(0),
-        shorts=at.take(0),
+        shorts=bags.here,
         ints=INTS,
     )
 

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
 from kstream_worker.detectors.bets import BOTH, DIRECTION_NAMES, DOWN, UP
-from kstream_worker.detectors.ranks_layout import BEST, LEVELS_LEFT, SQUARES_LEFT, V_SIZE, Layout
+from kstream_worker.detectors.ranks_layout import BEST, LEVELS_LEFT, SEQ, SQUARES_LEFT, V_SIZE, Layout
+from kstream_worker.detectors.ranks_report import singles_of, whole
 from kstream_worker.detectors.reference_bets import LEARNED_PAYOFFS, PAYOFF_DIRECTION, PAYOFFS, SIDED_BETS, STAKES
 from kstream_worker.detectors.reference_layout import FROM_FILE, FROM_SHARED, LATE, LEFT_OVER, ORIGIN
 
@@ -29,7 +30,7 @@ def read_crossing(
     )
     column = int(state[BEST])
     learned = column == len(scores)
-    runs = row[layout.run_product : layout.run_product + layout.locators]
+    runs = singles_of(row, layout.run_product, layout.locators)
     best = runs[: len(scores) * PAYOFFS].reshape(-1, PAYOFFS).max(axis=1)
     paid = np.where(best > _SMALLEST_RUN, np.log(np.maximum(best, 1.0)), 0.0)
     features = report.share_evidence(names, scores, paid.tolist())
@@ -37,7 +38,7 @@ def read_crossing(
     at = first + int(np.argmax(runs[first : first + (LEARNED_PAYOFFS if learned else PAYOFFS)]))
     return report.Crossing(
         score=report.LEARNED if learned else scores[column].name,
-        change_seq=int(row[layout.run_seq + at]),
+        change_seq=whole(int(singles_of(row, layout.run_seq, layout.locators).view(np.uint32)[at]), int(state[SEQ])),
         change_time=int(row[layout.run_time + at]),
         direction=_direction(row, names.index(features[0][0]) if learned else column, layout),
         features=features,
@@ -46,8 +47,8 @@ def read_crossing(
 
 def _direction(row: NDArray[np.float64], column: int, layout: Layout) -> str:
     """`up` or `down` where the bets on that side hold ten times what those on the other hold, else `both`."""
-    start = layout.R + column * SIDED_BETS
-    best = row[start : start + SIDED_BETS].reshape(PAYOFFS, STAKES).max(axis=1)
+    held = singles_of(row, layout.R, layout.bets)
+    best = held[column * SIDED_BETS : (column + 1) * SIDED_BETS].reshape(PAYOFFS, STAKES).max(axis=1)
     up, down = (float(best[PAYOFF_DIRECTION.index(side)]) for side in (UP, DOWN))
     if up >= _CLEARLY * down:
         return DIRECTION_NAMES[UP]

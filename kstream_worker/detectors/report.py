@@ -179,8 +179,8 @@ def advance_runs(
     """One step of the runs of n bets, in place.
 
     Args:
-        products: float64[>= n], product of the multipliers of the current run; a run is over once it is <= 1.
-        start_seq: [>= n], number of the run's first sample (float64 or int64).
+        products: [>= n], product of the multipliers of the current run; a run is over once it is <= 1.
+        start_seq: [>= n], number of the run's first sample (uint32: its last 32 bits).
         start_time: [>= n], event time of that sample, milliseconds.
         multipliers: float64[>= n], what each bet pays on this sample.
         n: number of bets.

@@ -6,8 +6,8 @@ registers.
 
 What is here works in functions made by `jit` or `inline` alone. No bounds are checked, nothing need be aligned.
 
-    load(array, i)         four entries of a contiguous float64 array, from i on
-    store(array, i, v)     writes them
+    load(array, i)         four entries of a contiguous float64 or float32 array, from i on
+    store(array, i, v)     writes them, rounded to float32 where the array is
     fill(x)                four times x
     total(v)               (v0 + v1) + (v2 + v3)
     join1(a, b), 2, 3      the first lane (two, three lanes) of a, the others of b
@@ -28,6 +28,7 @@ from numba.extending import intrinsic, models, overload, register_model
 
 WIDTH = 4
 _VECTOR = ir.VectorType(ir.DoubleType(), WIDTH)
+_SINGLES = ir.VectorType(ir.FloatType(), WIDTH)
 
 
 class Lanes(Protocol):
@@ -58,28 +59,35 @@ def _model(manager: Any, kind: Any) -> Any:
 register_model(_LanesType)(_model)
 
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any, vector: Any) -> Any:
     data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), _VECTOR.as_pointer())
+    return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
 
 
 @intrinsic
 def _load(_typing: Any, array: Any, index: Any) -> Any:
+    single = array.dtype == types.float32
+
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         position = context.cast(builder, args[1], sig.args[1], types.intp)
-        loaded = builder.load(_pointer(context, builder, sig.args[0], args[0], position))
-        loaded.align = 8
-        return loaded
+        vector = _SINGLES if single else _VECTOR
+        loaded = builder.load(_pointer(context, builder, sig.args[0], args[0], position, vector))
+        loaded.align = 4 if single else 8
+        return builder.fpext(loaded, _VECTOR) if single else loaded
 
     return _LANES(array, index), emit
 
 
 @intrinsic
 def _store(_typing: Any, array: Any, index: Any, value: Any) -> Any:
+    single = array.dtype == types.float32
+
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         position = context.cast(builder, args[1], sig.args[1], types.intp)
-        stored = builder.store(args[2], _pointer(context, builder, sig.args[0], args[0], position))
-        stored.align = 8
+        kind = _SINGLES if single else _VECTOR
+        entries = builder.fptrunc(args[2], kind) if single else args[2]
+        stored = builder.store(entries, _pointer(context, builder, sig.args[0], args[0], position, kind))
+        stored.align = 4 if single else 8
         return context.get_dummy_value()
 
     return types.void(array, index, value), emit

@@ -59,6 +59,11 @@ BANKS: dict[str, Case] = {
         False,
         lambda: RankBank(DIMS, arl=20.0, warmup=21, dependence="none"),
     ),
+    "ranks-compact": Case(
+        lambda seed: RankBank(DIMS, arl=20.0, warmup=20, dependence="none", profile="compact", seed=seed),
+        False,
+        lambda: RankBank(DIMS, arl=20.0, warmup=20, dependence="none"),
+    ),
     "ranks-auto-hold": Case(
         lambda seed: RankBank(DIMS, arl=20.0, warmup=60, on_alarm="hold", dead_time_ms=9000, seed=seed),
         False,

@@ -64,7 +64,7 @@ def p_by_hand(reference: Matrix, z: Matrix, u: float) -> list[float]:
 def test_ranks_are_those_in_the_frozen_reference(unit: float) -> None:
     y = normal(N + 20, seed=3)
     y = np.round(y / unit) * unit if unit else y
-    bank = bank_of(arl=1e200, seed=9)
+    bank = bank_of(arl=1e19, seed=9)
     slot = bank.allocate(b"key")
     layout = make_layout(2, N)
     run(bank, y[:N], slot)
@@ -72,14 +72,14 @@ def test_ranks_are_those_in_the_frozen_reference(unit: float) -> None:
     bold = np.arange(4) * reference_bets.SIDED_BETS + 3
     for t in range(N, len(y)):
         run(bank, y[t : t + 1], slot, first=t)
-        R = bank._slots.floats[slot, layout.R : layout.R + layout.bets].copy()
+        R = bank._slots.floats[slot, layout.R :].view(np.float32)[: layout.bets].astype(np.float64)
         multipliers = R[bold] / (former[bold] + 1.0)
         former = R
         expected = np.empty((4, 16))
         u = uniform(stream_of(9, b"key"), RANK, t + 1)
         for column, p in enumerate(p_by_hand(y[:N], y[t], u)):
             reference_bets.sided(p, bank._z / math.sqrt(N if column < 2 else N // 2), expected[column])
-        np.testing.assert_allclose(multipliers, expected[:, 3], rtol=1e-9)
+        np.testing.assert_allclose(multipliers, expected[:, 3], rtol=1e-6)
 
 
 def test_no_sample_joins_the_reference() -> None:
@@ -351,7 +351,7 @@ def test_two_sides_are_refused() -> None:
 
 
 def test_the_row_holds_what_it_says() -> None:
-    for dims, most in ((1, 30_000), (2, 35_000), (5, 50_000), (10, 75_000)):
+    for dims, most in ((1, 17_000), (2, 21_000), (5, 32_000), (10, 54_000)):
         bank = ReferenceBank(dims, capacity=4)
         assert bank.bytes_per_key <= most
         assert bank.nbytes == 4 * bank.bytes_per_key
