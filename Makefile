@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -46,6 +46,9 @@ bench-olre: install
 
 bench-arl: install
 	$(BIN)/python -m benchmarks.arl
+
+bench-reference: install
+	$(BIN)/python -m benchmarks.arl_reference
 
 bench-throughput: install
 	$(BIN)/python -m benchmarks.throughput

@@ -15,9 +15,11 @@ from kstream_worker import __version__
 from kstream_worker.bus.files import files_bus
 from kstream_worker.codec import DECODERS, Binding
 from kstream_worker.codec.outputs import OutputEncoder, OutputSettings, Topic
+from kstream_worker.commissioning import read_references
 from kstream_worker.config import Config
 from kstream_worker.detectors.pairs import PairBank
 from kstream_worker.detectors.ranks import RankBank
+from kstream_worker.detectors.reference import ReferenceBank
 from kstream_worker.errors import ConfigError
 from kstream_worker.gate import Gate, RejectPolicy
 from kstream_worker.http import Status
@@ -66,18 +68,40 @@ def build_bank(config: Config) -> Bank:
     common: dict[str, Any] = {
         "feature_names": names,
         "arl": detector.arl,
-        "on_alarm": detector.on_alarm,
         "dead_time_ms": round(1000 * detector.dead_time),
         "seed": config.model.seed,
     }
-    if detector.warmup is not None:
-        common["warmup"] = detector.warmup
     try:
+        if config.pairing.mode == "reference":
+            return ReferenceBank(len(names), **reference_settings(config), **common)
+        common["on_alarm"] = detector.on_alarm
+        if detector.warmup is not None:
+            common["warmup"] = detector.warmup
         if config.pairing.mode == "explicit":
             return PairBank(len(names), alpha=config.model.alpha, atoms=config.model.atoms, **common)
         return RankBank(len(names), dependence=detector.dependence, profile=detector.profile, **common)
     except ValueError as error:
         raise ConfigError(f"`model` and `detector`: {error}") from error
+
+
+def reference_settings(config: Config) -> dict[str, Any]:
+    """What `ReferenceBank` takes of section `reference`; reads the file, where there is one.
+
+    Raises:
+        ConfigError: the file is not usable.
+    """
+    given = config.reference
+    references = None
+    if given.file:
+        references = read_references(given.file, binding_of(config), given.samples, config.input.max_record_bytes)
+    return {
+        "samples": given.samples,
+        "delta": given.delta,
+        "references": references,
+        "start_ms": given.start_ms(),
+        "end_ms": given.end_ms(),
+        "test": config.detector.dependence != "none",
+    }
 
 
 def state_identity(config: Config) -> StateIdentity:
@@ -304,9 +328,10 @@ def warm_up_kernels(config: Config) -> None:
     """
     bank = build_bank(config)
     rng = np.random.default_rng(0)
-    n, d = 1200, len(binding_of(config).names)  # beyond any default warm-up, so that an armed key runs too
+    # Beyond any default warm-up and any reference, so that an armed key runs too.
+    n, d = max(1200, config.reference.samples + 400), len(binding_of(config).names)
     slots = np.full(n, bank.allocate(b"warm-up"), dtype=np.int64)
     x = rng.standard_normal((n, d)) if config.pairing.mode == "explicit" else None
     y = rng.standard_normal((n, d))
     y[-200:] += 6.0
-    bank.update(slots, x, y, np.arange(n, dtype=np.int64))
+    bank.update(slots, x, y, np.arange(n, dtype=np.int64) + (config.reference.start_ms() or 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kstream_worker.config.app import AppConfig
 from kstream_worker.config.bus import BusConfig, FilesConfig, KafkaConfig
+from kstream_worker.config.commissioning import ReferenceConfig
 from kstream_worker.config.commit import CommitConfig
 from kstream_worker.config.detector import DetectorConfig
 from kstream_worker.config.gate import GateConfig
@@ -34,6 +35,7 @@ __all__ = [
     "ModelConfig",
     "OutputConfig",
     "PairingConfig",
+    "ReferenceConfig",
     "StateConfig",
     "TelemetryConfig",
     "WorkerConfig",

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from kstream_worker.config.commissioning import ReferenceConfig
+from kstream_worker.config.fields import fields_of
 from kstream_worker.config.model import ModelConfig
 from kstream_worker.config.schema import Config
 
@@ -86,21 +88,57 @@ def _sides(config: Config) -> Iterator[str]:
         yield "`input.y` is missing: bind the live side, the values to be watched"
     elif config.pairing.mode == "explicit" and not x:
         yield "`pairing.mode` explicit compares x with y, but `input.x` is not bound: bind it, or use stream"
-    elif config.pairing.mode == "stream" and x:
-        yield "`pairing.mode` stream takes one sample a record, but `input.x` is bound: remove it, or use explicit"
+    elif config.pairing.mode in ("stream", "reference") and x:
+        mode = config.pairing.mode
+        yield f"`pairing.mode` {mode} takes one sample a record, but `input.x` is bound: remove it, or use explicit"
     elif x and x != y:
         yield f"`input.x` binds {x} values and `input.y` binds {y}: both sides of a pair need the same number"
 
 
 def _detector(config: Config) -> Iterator[str]:
-    if config.pairing.mode == "stream" and (
-        config.model.atoms is not None or config.model.alpha != ModelConfig().alpha
-    ):
-        yield "`model.alpha` and `model.atoms` are fixed in `pairing.mode` stream: leave them out, or bind both sides"
+    mode = config.pairing.mode
+    if mode != "explicit" and (config.model.atoms is not None or config.model.alpha != ModelConfig().alpha):
+        yield f"`model.alpha` and `model.atoms` are fixed in `pairing.mode` {mode}: leave them out, or bind both sides"
     if config.detector.dead_time > 0 and config.bus.kind == "files" and not config.input.timestamp:
         yield "`detector.dead_time` is event time, and lines of files have none of their own: bind `input.timestamp`"
-    if config.detector.dependence == "whiten" and config.pairing.mode == "explicit":
+    if config.detector.dependence == "whiten" and mode == "explicit":
         yield "`detector.dependence` whiten needs `pairing.mode` stream: pairs are compared side by side, not in time"
+
+
+def _reference(config: Config) -> Iterator[str]:
+    given = config.reference
+    if config.pairing.mode != "reference":
+        for name, field in fields_of(ReferenceConfig).items():
+            if getattr(given, name) != field.default:
+                yield f"`reference.{name}` has no effect unless `pairing.mode` is reference"
+        return
+    if config.detector.warmup is not None:
+        yield "`detector.warmup` has no effect in `pairing.mode` reference: `reference.samples` says what a key learns"
+    if config.detector.profile != "default":
+        yield "`detector.profile` has no effect in `pairing.mode` reference: leave it out"
+    if config.detector.dependence == "whiten":
+        yield "`detector.dependence` whiten needs `pairing.mode` stream: a frozen reference is not whitened"
+    yield from _reference_range(config)
+
+
+def _reference_range(config: Config) -> Iterator[str]:
+    given = config.reference
+    if not (given.start or given.end):
+        return
+    if given.file:
+        yield "`reference.file` leaves `reference.start` and `reference.end` without effect: take one or the other"
+    if config.bus.kind == "files" and not config.input.timestamp:
+        yield "`reference.start` and `.end` are event time, and lines of files have none: bind `input.timestamp`"
+    times: list[int] = []
+    for name, read in (("start", given.start_ms), ("end", given.end_ms)):
+        try:
+            time_ms = read()
+        except ValueError as error:
+            yield f"`reference.{name}`: {error if 'zone' in str(error) else 'expected a time in ISO 8601'}"
+        else:
+            times += [] if time_ms is None else [time_ms]
+    if len(times) == 2 and times[0] >= times[1]:
+        yield "`reference.end` must be later than `reference.start`"
 
 
 def _commit(config: Config) -> Iterator[str]:
@@ -122,5 +160,5 @@ def _telemetry(config: Config) -> Iterator[str]:
 
 def contradictions(config: Config) -> list[str]:
     """All contradictions of a configuration; empty when there are none."""
-    rules = (_app, _bus, _topics, _input, _sides, _detector, _commit, _telemetry)
+    rules = (_app, _bus, _topics, _input, _sides, _detector, _reference, _commit, _telemetry)
     return [problem for rule in rules for problem in rule(config)]

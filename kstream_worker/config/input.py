@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import msgspec
 
 from kstream_worker.config.fields import doc, size
+from kstream_worker.config.units import parse_time
 
 Paths = str | tuple[str, ...]
 
@@ -58,7 +58,4 @@ class InputConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """
         if self.start in ("earliest", "latest"):
             return None
-        moment = datetime.fromisoformat(self.start)
-        if moment.tzinfo is None:
-            raise ValueError("the time has no zone; end it with Z or an offset such as +02:00")
-        return round((moment - datetime.fromtimestamp(0, UTC)).total_seconds() * 1000)
+        return parse_time(self.start)

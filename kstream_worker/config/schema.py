@@ -8,6 +8,7 @@ import msgspec
 
 from kstream_worker.config.app import AppConfig
 from kstream_worker.config.bus import BusConfig
+from kstream_worker.config.commissioning import ReferenceConfig
 from kstream_worker.config.commit import CommitConfig
 from kstream_worker.config.detector import DetectorConfig
 from kstream_worker.config.gate import GateConfig
@@ -28,6 +29,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bus: BusConfig = msgspec.field(default_factory=BusConfig)
     input: InputConfig = msgspec.field(default_factory=InputConfig)
     pairing: PairingConfig = msgspec.field(default_factory=PairingConfig)
+    reference: ReferenceConfig = msgspec.field(default_factory=ReferenceConfig)
     model: ModelConfig = msgspec.field(default_factory=ModelConfig)
     detector: DetectorConfig = msgspec.field(default_factory=DetectorConfig)
     gate: GateConfig = msgspec.field(default_factory=GateConfig)

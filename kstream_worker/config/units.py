@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 
 _DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZES = {
@@ -65,6 +66,18 @@ def parse_size(value: str | int | float) -> int:
     if not math.isfinite(number) or number < 0 or number != int(number):
         raise ValueError(f"expected {SIZE_FORMS}, whole and not negative")
     return int(number)
+
+
+def parse_time(text: str) -> int:
+    """A time in ISO 8601 as milliseconds since the epoch.
+
+    Raises:
+        ValueError: not a time, or one without a zone.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("the time has no zone; end it with Z or an offset such as +02:00")
+    return round((moment - datetime.fromtimestamp(0, UTC)).total_seconds() * 1000)
 
 
 def format_duration(seconds: float) -> str:

@@ -94,7 +94,7 @@ def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray
         row[plan[AT_CENTER] + j], row[plan[AT_SCALE] + j] = scaling.center_and_scale(values, half)
     q = np.empty(d + 1, dtype=np.int16)
     z = np.empty(d)
-    _choose_atoms(used, half, row, shorts, state, plan, q, z)
+    start_learning(used, half, row, shorts, state, plan, q, z)
     v_room, h_room = plan[V_ROOM], plan[H_ROOM]
     for i in range(half, n):
         to_steps(used[i * d : (i + 1) * d], row, plan, q, z)
@@ -178,7 +178,7 @@ def _whiten_all(samples: np.ndarray, row: np.ndarray, plan: np.ndarray) -> None:
 
 
 @inline
-def _choose_atoms(
+def start_learning(
     used: np.ndarray,
     half: int,
     row: np.ndarray,
@@ -188,7 +188,18 @@ def _choose_atoms(
     q: np.ndarray,
     z: np.ndarray,
 ) -> None:
-    """Reference ring, kernel width, atoms and whitening from the first half; the estimate starts as f = 1."""
+    """Reference ring, kernel width, atoms and whitening from the first half; the estimate starts as f = 1.
+
+    Args:
+        used: float64[>= half * d], samples in their order.
+        half: how many of them.
+        row: the key's floats, scales set.
+        shorts: the key's shorts.
+        state: the key's integers.
+        plan: layout.
+        q: int16[d + 1], scratch.
+        z: float64[>= d], scratch.
+    """
     d = plan[DIMS]
     room, h_room = plan[ATOM_ROOM], plan[H_ROOM]
     n = min(half, h_room)

@@ -132,7 +132,7 @@ def rank_learned(
         row[plan[AT_VALUES] + plan[COLUMNS] - 1] = mean
         work[LOCATED, 0] = g[3]
         work[LOCATED, 1] = g[4]
-        _advance(row, plan[LOCATORS] - ONE_SIDED_LOCATORS, ONE_SIDED_LOCATORS, seq, time, plan, work)
+        advance(row, plan[LOCATORS] - ONE_SIDED_LOCATORS, ONE_SIDED_LOCATORS, seq, time, plan, work)
     removed = below(stream, REMOVE_LEARNED, seq, room + 1)
     at = place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], room, plan[DIMS], n, removed, q)
     if at >= 0:
@@ -210,11 +210,12 @@ def bet_two_sided(
     located[2] = g[9]
     located[3] = g[11]
     located[4] = g[12]
-    _advance(row, column * TWO_SIDED_LOCATORS, TWO_SIDED_LOCATORS, seq, time, plan, work)
+    advance(row, column * TWO_SIDED_LOCATORS, TWO_SIDED_LOCATORS, seq, time, plan, work)
 
 
 @inline
-def _advance(row: np.ndarray, first: int, n: int, seq: int, time: int, plan: np.ndarray, work: np.ndarray) -> None:
+def advance(row: np.ndarray, first: int, n: int, seq: int, time: int, plan: np.ndarray, work: np.ndarray) -> None:
+    """One step of n runs from run `first` on, with the multipliers in `work[LOCATED]`."""
     advance_runs(
         singles(row, plan[AT_RUN_PRODUCT], plan[LOCATORS])[first:],
         singles(row, plan[AT_RUN_SEQ], plan[LOCATORS]).view(np.uint32)[first:],

@@ -122,7 +122,7 @@ def walk(
             _sample(y[i], row, state, plan, q, work)
             _judge(i, row, shorts[slot], state, times[i], plan, counts, answers, q, work, powers)
             if state[PHASE] == ARMED:
-                answers[EVIDENCE, i] = _largest(row, state, plan, weights)
+                answers[EVIDENCE, i] = largest_column(row, state, plan, weights)
                 if answers[EVIDENCE, i] >= threshold:
                     return CROSSED, i
     return FINISHED, len(slots)
@@ -175,7 +175,7 @@ def _judge(
 
 
 @inline
-def _largest(row: np.ndarray, state: np.ndarray, plan: np.ndarray, weights: np.ndarray) -> float:
+def largest_column(row: np.ndarray, state: np.ndarray, plan: np.ndarray, weights: np.ndarray) -> float:
     """The largest w mean R of all columns; notes which column it is."""
     largest = -1.0
     values = row[plan[AT_VALUES] : plan[AT_VALUES] + plan[COLUMNS]]

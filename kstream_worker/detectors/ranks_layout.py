@@ -200,7 +200,7 @@ def _lay_out(dims: int, warmup: int, dependence: int, profile: str) -> tuple[Lay
     bets = two_sided * TWO_SIDED + ONE_SIDED
     locators = two_sided * TWO_SIDED_LOCATORS + ONE_SIDED_LOCATORS
     parts: dict[str, int] = {}
-    at = _Cursor(8, parts)
+    at = Cursor(8, parts)
     at.take(HEADER, "counters")
     whitening = 0 if dependence == 0 else dims
     center, scale = at.take(dims, "scales"), at.take(dims, "scales")
@@ -216,7 +216,7 @@ def _lay_out(dims: int, warmup: int, dependence: int, profile: str) -> tuple[Lay
     R, values = at.take_singles(bets, "bets"), at.take(two_sided + 1, "bets")
     run_product, run_seq = at.take_singles(locators, "runs of bets"), at.take_singles(locators, "runs of bets")
     run_time = at.take(locators, "runs of bets")
-    bags = _Cursor(2, parts)
+    bags = Cursor(2, parts)
     v_rows = dims + radius
     v_bag, h_bag = bags.take(v_rows * sizes.bag, "bag"), bags.take(dims * sizes.learned, "learned bag")
     t_ring, s_bag = bags.take(dims * sizes.learned, "reference ring"), bags.take(dims * sizes.slow, "bag of means")
@@ -304,7 +304,7 @@ def make_scratch(layout: Layout) -> tuple[NDArray[np.int16], NDArray[np.float64]
     )
 
 
-class _Cursor:
+class Cursor:
     """Hands out neighbouring sections of a row, and adds up their bytes by part."""
 
     def __init__(self, entry_bytes: int, parts: dict[str, int]) -> None:

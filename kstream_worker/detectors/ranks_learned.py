@@ -199,11 +199,29 @@ def train(
         work: scratch matrix.
         powers: scratch.
     """
-    d = plan[DIMS]
-    m = state[ATOM_COUNT]
+    learn(row, shorts, state, live, pick, plan, work, powers)
     ring, room = plan[AT_T_RING], plan[H_ROOM]
-    for j in range(d):
-        work[X, j] = shorts[ring + j * room + pick] * _UNIT
+    at = state[T_SIZE] if state[T_SIZE] < room else replaced
+    for j in range(plan[DIMS]):
+        shorts[ring + j * room + at] = q[j]
+    state[T_SIZE] = min(state[T_SIZE] + 1, room)
+
+
+@inline
+def learn(
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    live: float,
+    pick: int,
+    plan: np.ndarray,
+    work: np.ndarray,
+    powers: np.ndarray,
+) -> None:
+    """One step of the estimate on (a reference member, the sample); the ring stays. Arguments as of `train`."""
+    m = state[ATOM_COUNT]
+    for j in range(plan[DIMS]):
+        work[X, j] = shorts[plan[AT_T_RING] + j * plan[H_ROOM] + pick] * _UNIT
     reference = ratio(row, m, X, PHI_X, plan, work, powers)
     # Relative Pearson divergence (likelihood-ratio estimation by Pearson-divergence minimisation, eq. 8c), a
     # faded mean.
@@ -224,10 +242,6 @@ def train(
         work[PX],
         work[PZ],
     )
-    at = state[T_SIZE] if state[T_SIZE] < room else replaced
-    for j in range(d):
-        shorts[ring + j * room + at] = q[j]
-    state[T_SIZE] = min(state[T_SIZE] + 1, room)
 
 
 @inline

@@ -46,7 +46,7 @@ def read_crossing(
     scores = column_scores(names, layout)
     column = int(state[BEST])
     learned = column == len(scores)
-    runs = _singles(row, layout.run_product, layout.locators)
+    runs = singles_of(row, layout.run_product, layout.locators)
     two_sided = runs[: len(scores) * TWO_SIDED_LOCATORS].reshape(-1, TWO_SIDED_LOCATORS)
     best = two_sided.max(axis=1)
     paid = np.where(best > _SMALLEST_RUN, np.log(np.maximum(best, 1.0)), 0.0)
@@ -57,25 +57,26 @@ def read_crossing(
     at = first + int(np.argmax(runs[first : first + count]))
     return report.Crossing(
         score=report.LEARNED if learned else scores[column].name,
-        change_seq=_whole(int(_singles(row, layout.run_seq, layout.locators).view(np.uint32)[at]), int(state[SEQ])),
+        change_seq=whole(int(singles_of(row, layout.run_seq, layout.locators).view(np.uint32)[at]), int(state[SEQ])),
         change_time=int(row[layout.run_time + at]),
         direction=_level(row, leading, layout) if whitened else _direction(row, leading if learned else column, layout),
         features=features,
     )
 
 
-def _singles(row: NDArray[np.float64], at: int, n: int) -> NDArray[np.float32]:
+def singles_of(row: NDArray[np.float64], at: int, n: int) -> NDArray[np.float32]:
+    """As `ranks_layout.singles`, for code that is not compiled."""
     return row[at : at + (n + 1) // 2].view(np.float32)[:n]
 
 
-def _whole(low: int, now: int) -> int:
+def whole(low: int, now: int) -> int:
     """The number at or before `now` that ends in these 32 bits."""
     return now - (now - low) % 2**32
 
 
 def _direction(row: NDArray[np.float64], column: int, layout: Layout) -> str:
     """`up` or `down` where the bets on that side hold ten times what those on the other hold, else `both`."""
-    held = _singles(row, layout.R, layout.bets)[column * TWO_SIDED : (column + 1) * TWO_SIDED].tolist()
+    held = singles_of(row, layout.R, layout.bets)[column * TWO_SIDED : (column + 1) * TWO_SIDED].tolist()
     up, down = (max(held[k] for k in range(TWO_SIDED) if TWO_SIDED_DIRECTION[k] == side) for side in (UP, DOWN))
     if up >= _CLEARLY * down:
         return DIRECTION_NAMES[UP]

@@ -258,8 +258,8 @@ def _check_configuration(partition: TopicPartition, header: Header, ours: StateI
         )
     if header.bank != ours.bank:
         raise ConfigError(
-            f"{partition}: the models in the state are of another configuration (model, detector, or number of "
-            "features). Set it back, or raise app.model_epoch and start with --discard-state to start models afresh"
+            f"{partition}: the models in the state are of another configuration (model, detector, reference or number "
+            "of features). Set it back, or raise app.model_epoch and start with --discard-state to start models afresh"
         )
     changed = [
         name

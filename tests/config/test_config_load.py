@@ -273,6 +273,26 @@ def test_wrong_values_say_what_was_expected(path: str, value: object, message: s
             {"pairing.mode": "explicit", "input.x": ["a", "b"], "detector.dependence": "whiten"},
             "whiten needs `pairing.mode` stream",
         ),
+        ({"reference.delta": 0.1}, "`reference.delta` has no effect unless `pairing.mode` is reference"),
+        ({"pairing.mode": "reference", "input.x": ["a", "b"]}, "`pairing.mode` reference takes one sample a record"),
+        ({"pairing.mode": "reference", "model.alpha": 0.3}, "fixed in `pairing.mode` reference"),
+        ({"pairing.mode": "reference", "detector.warmup": 300}, "`reference.samples` says what a key learns"),
+        ({"pairing.mode": "reference", "detector.profile": "compact"}, "`detector.profile` has no effect"),
+        ({"pairing.mode": "reference", "detector.dependence": "whiten"}, "a frozen reference is not whitened"),
+        ({"pairing.mode": "reference", "reference.start": "2026-01-01"}, "`reference.start`: the time has no zone"),
+        ({"pairing.mode": "reference", "reference.end": "soon"}, "`reference.end`: expected a time in ISO 8601"),
+        (
+            {"pairing.mode": "reference", "reference.file": "f", "reference.end": "2026-01-01T00:00:00Z"},
+            "take one or the other",
+        ),
+        (
+            {
+                "pairing.mode": "reference",
+                "reference.start": "2026-01-01T00:00:00Z",
+                "reference.end": "2026-01-01T00:00:00Z",
+            },
+            "must be later than `reference.start`",
+        ),
     ],
 )
 def test_contradictions_are_refused_with_the_reason(changes: dict[str, object], message: str) -> None:

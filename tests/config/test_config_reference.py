@@ -17,8 +17,8 @@ def test_the_page_is_the_code() -> None:
 def test_every_key_is_described() -> None:
     found = dict(sections())
     assert list(found) == [
-        "app", "bus", "bus.kafka", "bus.files", "input", "pairing", "model", "detector", "gate", "output", "state",
-        "commit", "telemetry", "worker",
+        "app", "bus", "bus.kafka", "bus.files", "input", "pairing", "reference", "model", "detector", "gate", "output",
+        "state", "commit", "telemetry", "worker",
     ]  # fmt: skip
     for path, section in found.items():
         for name, field in fields_of(section).items():

@@ -3,12 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from kstream_worker.detectors.pairs import PairBank
 from kstream_worker.detectors.ranks import RankBank
+from kstream_worker.detectors.reference import ReferenceBank
 from kstream_worker.models import OlreBank
 from kstream_worker.ports import Bank
 
 DIMS = 2
+REFERENCE = np.random.default_rng(8).normal(size=(50, DIMS))
 
 
 @dataclass(frozen=True)
@@ -64,5 +68,17 @@ BANKS: dict[str, Case] = {
         lambda seed: RankBank(DIMS, arl=20.0, warmup=60, on_alarm="hold", dead_time_ms=9000, seed=seed),
         False,
         lambda: RankBank(DIMS, arl=20.0, warmup=60),
+    ),
+    "reference": Case(
+        lambda seed: ReferenceBank(DIMS, arl=20.0, samples=60, delta=0.4, dead_time_ms=9000, seed=seed),
+        False,
+        lambda: ReferenceBank(DIMS, arl=20.0, samples=60, delta=0.3, dead_time_ms=9000),
+    ),
+    "reference-file": Case(
+        lambda seed: ReferenceBank(
+            DIMS, arl=20.0, samples=60, delta=0.4, references={b"key": REFERENCE}, end_ms=40_000, seed=seed
+        ),
+        False,
+        lambda: ReferenceBank(DIMS, arl=20.0, samples=60, delta=0.4, references={b"key": REFERENCE[1:]}, end_ms=40_000),
     ),
 }

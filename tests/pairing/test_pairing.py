@@ -58,12 +58,18 @@ def test_other_keys_change_nothing(mode: type[Explicit] | type[Stream], y: Float
 def test_the_mode_follows_from_the_sides_unless_given() -> None:
     assert isinstance(pairing_of("auto", two_sided=True, feature_names=("a",)), Explicit)
     assert isinstance(pairing_of("auto", two_sided=False, feature_names=("a",)), Stream)
+    assert isinstance(pairing_of("reference", two_sided=False, feature_names=("a",)), Stream)
     assert pairing_of("stream", two_sided=False, feature_names=("a", "b")).feature_names == ("a", "b")
 
 
 @pytest.mark.parametrize(
     ("mode", "two_sided", "words"),
-    [("explicit", False, r"bind input\.x"), ("stream", True, "one side"), ("lag", True, "'lag' is unknown")],
+    [
+        ("explicit", False, r"bind input\.x"),
+        ("stream", True, "one side"),
+        ("reference", True, "reference takes one side"),
+        ("lag", True, "'lag' is unknown"),
+    ],
 )
 def test_a_mode_that_does_not_fit_is_refused(mode: str, two_sided: bool, words: str) -> None:
     with pytest.raises(ConfigError, match=words):

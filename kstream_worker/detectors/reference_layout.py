@@ -1,0 +1,112 @@
+"""Where the detector against a frozen reference keeps the state of a key: a row as the rank detector has it.
+
+While the reference is collected, the section behind `union` holds its samples; once it is frozen the same room holds
+the learned score, the bets and their runs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kstream_worker.detectors import ranks_layout
+from kstream_worker.detectors.ranks_layout import (
+    BLOCK_SUM,
+    HEADER,
+    MAX_PRODUCT_DIMS,
+    NO_DEPENDENCE,
+    PROFILES,
+    Cursor,
+    Layout,
+)
+from kstream_worker.detectors.reference_bets import LEARNED_BETS, LEARNED_PAYOFFS, PAYOFFS, SIDED_BETS
+
+LEAST = 200  # samples that a reference must have: measured down to that, see docs/detection.md
+
+# Columns of the integer row behind those of the rank detector.
+(
+    GOAL,  # samples of the reference
+    ORIGIN,  # FROM_STREAM or one of the file
+    LATE,  # 1 if samples from behind the configured time range had to be taken
+    LEFT_OVER,  # dependence that the tests found in the reference: nothing, levels or squares
+) = range(BLOCK_SUM, BLOCK_SUM + 4)
+INTS = BLOCK_SUM + 4
+
+FROM_STREAM, FROM_FILE, FROM_SHARED = 0, 1, 2
+
+
+def make_layout(dims: int, samples: int) -> Layout:
+    """Lay out the row of a key of `dims` features whose reference has at most `samples` samples.
+
+    V holds the whole reference in its order, so its second half is the end of every column. The learned score is
+    trained against at most 500 samples of the first half and ranks in at most 500 of the second.
+    """
+    sizes = PROFILES["default"]
+    radius = 1 if dims > 1 else 0
+    fixed = dims + radius + (dims * (dims - 1) // 2 if 2 <= dims <= MAX_PRODUCT_DIMS else 0)
+    bets = fixed * SIDED_BETS + LEARNED_BETS
+    locators = fixed * PAYOFFS + LEARNED_PAYOFFS
+    at = Cursor(8, {})
+    at.take(HEADER, "counters")
+    center, scale = at.take(dims, "scales"), at.take(dims, "scales")
+    union = at.here
+    packed = sizes.atoms * (sizes.atoms + 1) // 2
+    cov, inverse = at.take(packed, "learned score"), at.take_singles(packed, "learned score")
+    weights, duals = at.take(sizes.atoms, "learned score"), at.take_singles(sizes.atoms, "learned score")
+    atoms = at.take_singles(sizes.atoms * dims, "learned score")
+    h_scores = at.take_singles(sizes.learned, "learned bag")
+    R, values = at.take_singles(bets, "bets"), at.take(fixed + 1, "bets")
+    run_product, run_seq = at.take_singles(locators, "runs of bets"), at.take_singles(locators, "runs of bets")
+    run_time = at.take(locators, "runs of bets")
+    bags = Cursor(2, {})
+    v_rows = dims + radius
+    v_bag, h_bag = bags.take(v_rows * samples, "reference"), bags.take(dims * sizes.learned, "learned bag")
+    t_ring = bags.take(dims * sizes.learned, "reference ring")
+    bags.take(-bags.here % 4, "reference ring")  # samples of the reference may lie there, as float64
+    at.take(max(0, samples * dims - (at.here - union) - bags.here // 4), "reference beyond the rest")
+    # Of what the rank detector has besides, there is nothing: empty sections, no columns.
+    layout = ranks_layout.make_layout(dims, samples, NO_DEPENDENCE)
+    return layout._replace(
+        test=0,
+        fixed=fixed,
+        columns=fixed + 1,
+        bets=bets,
+        locators=locators,
+        v_room=samples,
+        center=center,
+        scale=scale,
+        union=union,
+        cov=cov,
+        inverse=inverse,
+        weights=weights,
+        duals=duals,
+        atoms=atoms,
+        h_scores=h_scores,
+        R=R,
+        values=values,
+        run_product=run_product,
+        run_seq=run_seq,
+        run_time=run_time,
+        floats=at.here,
+        v_bag=v_bag,
+        v_rows=v_rows,
+        h_bag=h_bag,
+        t_ring=t_ring,
+        shorts=bags.here,
+        ints=INTS,
+    )
+
+
+def column_weights(layout: Layout) -> NDArray[np.float64]:
+    """Weights of all columns, float64[columns], sum 1.
+
+    Coordinates and radius one half, products and the learned score a quarter each; without products three quarters
+    and one quarter.
+    """
+    own = layout.v_rows
+    products = layout.fixed - own
+    weights = np.empty(layout.columns)
+    weights[:own] = (0.5 if products else 0.75) / own
+    weights[own : layout.fixed] = 0.25 / max(1, products)
+    weights[-1] = 0.25
+    return weights
