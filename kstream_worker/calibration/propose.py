@@ -1,0 +1,184 @@
+"""From what was measured to settings, each with its reason."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kstream_worker.calibration.runs import Run, Runs, Settings
+from kstream_worker.calibration.seasons import DAY_S, Season
+from kstream_worker.calibration.study import Study
+
+LOWEST_ARL = 1_000.0
+_DEAD_TIMES_S = (0.0, 600.0, 3_600.0, 21_600.0, 86_400.0)
+_REPEATS = 1.25  # alarms that may be left, in those that a dead time of a day leaves
+_BLIND = 0.1  # of all samples: so much more that `hold` is armed speaks for it
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A setting of section `detector` and why."""
+
+    key: str
+    value: float | str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Settings, remarks, and what the settings give on the same history.
+
+    Attributes:
+        settings: proposed, in the order of the section.
+        notes: what no setting says.
+        run: with all of them.
+        per_day: alarms of the fleet that this run comes to; None where event times are unknown.
+    """
+
+    settings: tuple[Proposed, ...]
+    notes: tuple[str, ...]
+    run: Run
+    per_day: float | None
+
+
+def propose(study: Study, runs: Runs, false_alarms_per_day: float, *, timed: bool) -> Proposal:
+    """Settings for a wanted number of false alarms of the whole fleet.
+
+    Args:
+        study: what was measured.
+        runs: of the same histories.
+        false_alarms_per_day: wanted, at most, of all keys together.
+        timed: whether records have event times that a dead time can be counted in.
+    """
+    arl = _arl(study, false_alarms_per_day)
+    value = float(arl.value)
+    on_alarm = _on_alarm(runs.run(Settings(value, "rebase", 0.0)), runs.run(Settings(value, "hold", 0.0)))
+    without = runs.run(Settings(value, str(on_alarm.value), 0.0))
+    dead_time = _dead_time(study, without, timed=timed)
+    run = runs.run(Settings(value, str(on_alarm.value), float(dead_time.value)))
+    per_day = run.per_day(study.input.samples_per_day)
+    notes = (_measured(study, run, per_day), *_guarantee_notes(study), *_season_notes(study))
+    return Proposal((arl, on_alarm, dead_time), notes, run, per_day)
+
+
+def _arl(study: Study, wanted: float) -> Proposed:
+    rate = study.input.samples_per_day
+    if rate is None:
+        why = (
+            "As configured: event times are unknown, so a number of alarms a day says nothing about one of samples. "
+            "Bind input.timestamp, and calibrate again."
+        )
+        return Proposed("arl", study.settings.arl, why)
+    value = max(LOWEST_ARL, _rounded_up(rate / wanted))
+    keys = f"{study.input.keys:,}{'' if study.input.keys_are_exact else ' or more'} keys"
+    why = (
+        f"{rate:,.0f} samples a day of {keys}, divided by {value:,.0f}: at most {rate / value:.3g} false alarms a day "
+        f"of all keys in the mean, where the stated rate holds; wanted were {wanted:g}."
+    )
+    if value == LOWEST_ARL:
+        why += f" Not below {LOWEST_ARL:,.0f}: a key must be armed for longer than it takes to warm up."
+    return Proposed("arl", value, why)
+
+
+def _rounded_up(value: float) -> float:
+    """To two significant digits."""
+    if not value > 0.0:
+        return LOWEST_ARL
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / unit - 1e-9) * unit
+
+
+def _on_alarm(rebase: Run, hold: Run) -> Proposed:
+    """Rebase, unless it spends much of the history blind in warm-ups and to hold raises no more alarms."""
+    measured = (
+        f"On this history rebase raises {rebase.alarms} alarms and is armed at {rebase.armed_share:.1%} of the "
+        f"samples, hold {hold.alarms} at {hold.armed_share:.1%}."
+    )
+    if hold.armed_share > rebase.armed_share + _BLIND and hold.alarms <= rebase.alarms:
+        why = "To learn anew after each alarm would leave keys blind for long, and to hold raises no more alarms."
+        return Proposed("on_alarm", "hold", f"{measured} {why}")
+    if not rebase.alarms and not hold.alarms:
+        return Proposed("on_alarm", "rebase", f"{measured} The default: nothing speaks against it.")
+    why = "After rebase a key's guarantee is that of a new key; after hold it is approximate."
+    return Proposed("on_alarm", "rebase", f"{measured} {why}")
+
+
+def _dead_time(study: Study, run: Run, *, timed: bool) -> Proposed:
+    if not timed or study.input.samples_per_day is None:
+        return Proposed("dead_time", 0.0, "Dead time is event time, and these records have none: bind input.timestamp.")
+    left = {dead: sum(left_after(times, dead) for times in run.alarm_times) for dead in _DEAD_TIMES_S}
+    longest = left[_DEAD_TIMES_S[-1]]
+    if run.alarms == longest:
+        why = f"No key raised a second alarm within a day of its last one ({run.alarms} alarms)."
+        return Proposed("dead_time", 0.0, why)
+    value = next(dead for dead in _DEAD_TIMES_S if left[dead] <= _REPEATS * longest)
+    why = (
+        f"Of {run.alarms} alarms {run.alarms - longest} come within a day of another one of their key; with this dead "
+        f"time about {left[value]} are left, with a day {longest}."
+    )
+    return Proposed("dead_time", value, why)
+
+
+def left_after(times: Sequence[int], dead_time_s: float) -> int:
+    """Alarms of a key that are left when none follows another within a dead time; times in milliseconds, ascending."""
+    count, until = 0, -math.inf
+    for time_ms in times:
+        if time_ms >= until:
+            count, until = count + 1, time_ms + 1000 * dead_time_s
+    return count
+
+
+def _measured(study: Study, run: Run, per_day: float | None) -> str:
+    said = f"With these settings this history raises {run.alarms} alarms"
+    if per_day is not None:
+        said += f", which is {per_day:.3g} a day for all keys"
+    allowed = run.rate.allowed
+    said += f"; chance explains {allowed:.3g} of them in the mean at the stated rate."
+    if run.rate.verdict != "more":
+        return said
+    loudest = sorted(zip(run.alarm_times, study.keys, strict=True), key=lambda pair: -len(pair[0]))[:3]
+    names = ", ".join(f"{_name(key.history.key)} ({len(times)})" for times, key in loudest if times)
+    return (
+        f"{said} The others are real changes, or the stated rate does not hold for these keys: look at their times "
+        f"(history.png), most of them are of {names}."
+    )
+
+
+def _guarantee_notes(study: Study) -> list[str]:
+    counts = study.guarantees()
+    notes = []
+    if counts["none"]:
+        reasons = Counter(key.guarantee_reason for key in study.keys if key.guarantee == "none")
+        notes.append(
+            f"dependence: {counts['none']} of {len(study.keys)} keys are armed without a guarantee. Most often: "
+            f"{reasons.most_common(1)[0][0]}"
+        )
+    if counts["approximate"]:
+        notes.append(
+            f"dependence: {counts['approximate']} of {len(study.keys)} keys have an approximate guarantee: their "
+            "samples depend on those before, and innovations are watched instead. The measured rate above is the test "
+            "of it."
+        )
+    if counts["exact_if_iid"] == len(study.keys):
+        notes.append("dependence: no key showed serial dependence in its last warm-up; leave it at its default.")
+    return notes
+
+
+def _season_notes(study: Study) -> list[str]:
+    seasons = [season for key in study.keys for season in key.seasons]
+    keys = sum(bool(key.seasons) for key in study.keys)
+    if not seasons:
+        return []
+    best: Season = max(seasons, key=lambda season: season.share)
+    period = "daily" if best.period_s == DAY_S else "weekly"
+    return [
+        f"period: {keys} of {len(study.keys)} keys have a daily or weekly season; the strongest is a {period} one of "
+        f"{best.feature}, which explains {best.share:.0%} of the variance. A season that is not modelled costs power, "
+        "or false alarms."
+    ]
+
+
+def _name(key: bytes) -> str:
+    return key.decode("utf-8", "replace")
