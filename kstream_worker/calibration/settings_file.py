@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from kstream_worker.calibration.propose import Proposal
 from kstream_worker.config import Config, redact
 from kstream_worker.config.fields import Field, fields_of
+from kstream_worker.config.load import fill_defaults
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH = 110
@@ -20,43 +22,68 @@ _WIDTH = 110
 def settings_file(config: Config, proposal: Proposal, heading: str) -> str:
     """The file: the configuration as it is, with the proposed settings of the detector.
 
-    Secrets are left out; the environment gives them.
+    What the defaults lead to is left out, and so are secrets, which the environment gives.
 
     Args:
         config: as loaded.
         proposal: settings and remarks.
         heading: what the file is, for people.
     """
-    proposed = {one.key: (one.value, one.reason) for one in proposal.settings}
-    parts = [_comment(heading)]
-    for name, field in fields_of(Config).items():
-        if field.section is not None:
-            notes = proposal.notes if name == "detector" else ()
-            replaced = proposed if name == "detector" else {}
-            parts += _section(name, getattr(config, name), replaced, notes)
-    return "\n".join(parts) + "\n"
+    return "\n".join([_comment(heading), *_sections(config, (), proposal)]) + "\n"
 
 
-def _section(
-    path: str,
-    section: msgspec.Struct,
-    replaced: Mapping[str, tuple[object, str]],
-    notes: Sequence[str],
-) -> list[str]:
-    lines, below = [], []
-    for name, field in fields_of(type(section)).items():
-        value = getattr(section, name)
+def _sections(config: Config, above: tuple[str, ...], proposal: Proposal) -> list[str]:
+    lines: list[str] = []
+    for name, field in _fields_at(config, above).items():
+        path = (*above, name)
         if field.section is not None:
-            below += _section(f"{path}.{name}", value, {}, ())
-        elif isinstance(value, Mapping):
-            below += _table(f"{path}.{name}", value)
-        elif name in replaced:
-            value, reason = replaced[name]
-            lines += [_comment(reason), f"{name} = {_of_field(field, value)}"]
-        elif value is not None and value != field.default:
-            lines.append(f"{name} = {_value(value)}")
-    head = ["", f"[{path}]"] if lines or notes else []
-    return [*head, *map(_comment, notes), *lines, *below]
+            lines += [*_own_keys(config, path, proposal), *_sections(config, path, proposal)]
+        elif isinstance(value := _at(config, path), Mapping):
+            lines += _table(".".join(path), value)
+    return lines
+
+
+def _own_keys(config: Config, path: tuple[str, ...], proposal: Proposal) -> list[str]:
+    """A section without those below it."""
+    is_detector = path == ("detector",)
+    proposed = {one.key: one for one in proposal.settings} if is_detector else {}
+    lines = list(map(_comment, proposal.notes)) if is_detector else []
+    for name, field in _fields_at(config, path).items():
+        value = _at(config, (*path, name))
+        if name in proposed:
+            lines += [_comment(proposed[name].reason), f"{name} = {_of_field(field, proposed[name].value)}"]
+        elif field.section is None and not isinstance(value, Mapping) and not _follows(config, path, field):
+            lines.append(f"{name} = {_of_field(field, value)}")
+    return ["", f"[{'.'.join(path)}]", *lines] if lines else []
+
+
+def _follows(config: Config, path: tuple[str, ...], field: Field) -> bool:
+    """Whether the defaults lead to the value that a key has; so do they to one that is None."""
+    if field.required:
+        return False
+    return _at(config, (*path, field.name)) is None or fill_defaults(_without(config, path, field)) == config
+
+
+def _without(config: Config, path: tuple[str, ...], field: Field) -> Config:
+    """The configuration with one key at its default."""
+    changed = msgspec.structs.replace(_at(config, path), **{field.name: field.default})
+    for depth in range(len(path) - 1, -1, -1):
+        changed = msgspec.structs.replace(_at(config, path[:depth]), **{path[depth]: changed})
+    whole: Config = changed
+    return whole
+
+
+def _fields_at(config: Config, path: tuple[str, ...]) -> dict[str, Field]:
+    section: type[msgspec.Struct] = type(_at(config, path))
+    return fields_of(section)
+
+
+def _at(config: Config, path: tuple[str, ...]) -> Any:
+    """The section or value at a path."""
+    found: Any = config
+    for name in path:
+        found = getattr(found, name)
+    return found
 
 
 def _table(path: str, values: Mapping[str, object]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from kstream_worker.calibration.delays import Delay
@@ -13,6 +14,7 @@ from kstream_worker.config.units import format_duration
 from kstream_worker.state_tools.listing import table
 from kstream_worker.state_tools.names import key_name, time_name
 
+_WIDTH = 110
 MOST_KEYS = 30  # shown; all are in calibration.json
 
 _KEY_HEADINGS = ("key", "samples", "a day", "armed", "alarms", "allowed", "per 1e5 (95 %)", "than stated", "guarantee")
@@ -28,7 +30,10 @@ def lines(study: Study, proposal: Proposal) -> Iterator[str]:
     yield ""
     yield from _reasons(study)
     yield ""
-    yield "Changes put into each key's own history, one at a time:"
+    yield from _folded(
+        "Changes put into each key's own history, one at a time; one not found within "
+        f"{_horizons(study)} samples counts as missed:"
+    )
     yield from table(_DELAY_HEADINGS, [_delay_cells(delay) for delay in study.delays])
     yield ""
     yield "The same history at other run lengths (alarms of chance get fewer as arl grows, those of changes stay):"
@@ -39,8 +44,8 @@ def lines(study: Study, proposal: Proposal) -> Iterator[str]:
 
 def _heading(study: Study) -> Iterator[str]:
     found = study.input
-    rejected = sum(found.read.rejected.values())
-    refused = f", {rejected:,} refused" if rejected else ""
+    rejected = found.read.rejected
+    refused = f", {rejected.total():,} refused (most often {rejected.most_common(1)[0][0]})" if rejected else ""
     more = "" if found.keys_are_exact else " or more"
     span = f", {time_name(found.first_ms)} to {time_name(found.last_ms)}" if found.first_ms >= 0 else ""
     yield f"{found.read.records:,} records read{refused}; {found.samples:,} samples of {found.keys:,}{more} keys{span}."
@@ -71,7 +76,9 @@ def _rates(study: Study) -> Iterator[str]:
         yield f"... and {len(study.keys) - MOST_KEYS} keys more, in calibration.json"
     rate, per_day = run.rate, run.per_day(study.input.samples_per_day)
     yield ""
-    yield f"Stated: at most {rate.stated_per_1e5:.3g} alarms per 1e5 samples in the mean. Found: {WORDS[rate.verdict]}."
+    yield from _folded(
+        f"Stated: at most {rate.stated_per_1e5:.3g} alarms per 1e5 samples in the mean. Found: {WORDS[rate.verdict]}."
+    )
     if per_day is not None and study.input.samples_per_day is not None:
         stated = study.input.samples_per_day / rate.arl
         yield f"All keys together: {per_day:.3g} alarms a day in history; {stated:.3g} a day stated."
@@ -88,7 +95,16 @@ def _reasons(study: Study) -> Iterator[str]:
     """Each level of guarantee with its most frequent reason."""
     for level, count in study.guarantees().most_common():
         reasons = [key.guarantee_reason for key in study.keys if key.guarantee == level]
-        yield f"{count} of {len(study.keys)} keys, {level}: {max(set(reasons), key=reasons.count)}"
+        yield from _folded(
+            f"{count} of {len(study.keys)} keys, {level}: {max(sorted(set(reasons)), key=reasons.count)}"
+        )
+
+
+def _horizons(study: Study) -> str:
+    found = sorted(key.trials.horizon for key in study.keys if key.trials.horizon)
+    if not found:
+        return "0 (the history is too short)"
+    return f"{found[0]:,}" if found[0] == found[-1] else f"{found[0]:,} to {found[-1]:,}"
 
 
 def _delay_cells(delay: Delay) -> tuple[str, ...]:
@@ -129,9 +145,13 @@ def _proposed(proposal: Proposal) -> Iterator[str]:
     for one in proposal.settings:
         value = _duration(float(one.value)) if one.key == "dead_time" else one.value
         yield f"  {one.key} = {value:,.0f}" if isinstance(value, float) else f"  {one.key} = {value}"
-        yield f"      {one.reason}"
+        yield from _folded(one.reason, "      ")
     for note in proposal.notes:
-        yield f"  - {note}"
+        yield from _folded(f"- {note}", "  ")
+
+
+def _folded(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
 
 
 def _number(value: float | None) -> str:

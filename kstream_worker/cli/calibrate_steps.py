@@ -50,8 +50,9 @@ def calibrate(args: argparse.Namespace) -> None:
         progress.doing,
     )
     proposal = propose(measured, runs, args.false_alarms_per_day, timed=_timed(config))
+    written = _write(folder, config, measured, proposal)  # first: whoever reads the table may go away
     print("\n".join(tables.lines(measured, proposal)))
-    _write(folder, config, measured, proposal)
+    print(f"\nWritten to {folder}: {', '.join(written)}")
 
 
 def _make_folder(folder: Path) -> Path:
@@ -128,7 +129,8 @@ def _timed(config: Config) -> bool:
     return config.bus.kind == "kafka" or bool(config.input.timestamp)
 
 
-def _write(folder: Path, config: Config, measured: Study, proposal: Proposal) -> None:
+def _write(folder: Path, config: Config, measured: Study, proposal: Proposal) -> list[str]:
+    """Names of the files."""
     document = json.dumps(report.document(measured, proposal, config.app.id), allow_nan=False, indent=1)
     heading = (
         f"Proposed by `kstream-worker calibrate` from {measured.input.samples:,} samples, "
@@ -144,7 +146,7 @@ def _write(folder: Path, config: Config, measured: Study, proposal: Proposal) ->
         raise Fatal(
             f"--output {folder} cannot be written: {error.strerror}; free space or correct its rights"
         ) from error
-    print(f"\nWritten to {folder}: {', '.join([*files, *(path.name for path in pictures)])}")
+    return [*files, *(path.name for path in pictures)]
 
 
 def _draw(folder: Path, measured: Study) -> Sequence[Path]:
