@@ -92,7 +92,8 @@ def _delays(study: Study) -> Any:
     above.set_ylim(0.0, 1.02)
     above.set_xlabel("changed samples")
     above.set_ylabel("share found")
-    above.legend(frameon=False)
+    if above.get_lines():
+        above.legend(frameon=False)
     _medians(below, study)
     return figure
 

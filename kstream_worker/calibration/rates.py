@@ -69,7 +69,7 @@ class Rate:
 WORDS = {
     "more": "more alarms than chance explains at the stated rate: real changes, or a statement that does not hold here",
     "fewer": "fewer alarms than stated",
-    "unclear": "no more alarms than stated; too short a history to show that there are fewer",
+    "unclear": "no more alarms than chance may explain at the stated rate; too little history to show fewer",
 }
 
 

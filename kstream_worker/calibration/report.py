@@ -55,8 +55,8 @@ def _input(found: Input) -> dict[str, Any]:
         "samples_per_day": found.samples_per_day,
         "keys": found.keys,
         "keys_are_exact": found.keys_are_exact,
-        "first_time": found.first_ms,
-        "last_time": found.last_ms,
+        "first_time": _time(found.first_ms),
+        "last_time": _time(found.last_ms),
         "most_keys": limits.keys,
         "most_samples_per_key": limits.samples,
         "from": limits.from_ms,
@@ -91,8 +91,8 @@ def _key(key: KeyStudy) -> dict[str, Any]:
         "samples_warming": key.warming,
         "samples_raised": key.raised,
         "starts": len(history.starts),
-        "first_time": int(history.times.min()),
-        "last_time": int(history.times.max()),
+        "first_time": _time(int(history.times.min())),
+        "last_time": _time(int(history.times.max())),
         "samples_per_day": per_day,
         **_rate(key.rate, alarms_per_day, per_day),
         "guarantee": key.guarantee,
@@ -110,8 +110,8 @@ def _alarm(alarm: Alarm) -> dict[str, Any]:
     said = alarm.said
     return {
         "row": alarm.row,
-        "event_time": alarm.time_ms,
-        "change_time": said.change_time,
+        "event_time": _time(alarm.time_ms),
+        "change_time": _time(said.change_time),
         "reason": said.reason,
         "direction": said.direction,
         "features": [name for name, _ in said.features[:5]],
@@ -134,6 +134,10 @@ def _run(run: Run, fleet_samples_per_day: float | None) -> dict[str, Any]:
         "alarms_per_day": run.per_day(fleet_samples_per_day),
         "stated_per_day": stated,
     }
+
+
+def _time(time_ms: int) -> int | None:
+    return time_ms if time_ms >= 0 else None
 
 
 def settings_of(settings: Settings) -> str:

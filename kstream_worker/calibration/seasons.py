@@ -56,7 +56,8 @@ def explained(times: IntColumn, values: FloatColumn, period_s: int) -> float:
     """
     bins, period_ms = _BINS[period_s], 1000 * period_s
     cycles = times // period_ms
-    if len(np.unique(cycles)) < _FEWEST_PERIODS:
+    too_short = int(times.max() - times.min()) < (_FEWEST_PERIODS - 1) * period_ms
+    if too_short or len(np.unique(cycles)) < _FEWEST_PERIODS:
         return 0.0
     phases = times % period_ms * bins // period_ms
     center = np.median(values)

@@ -74,7 +74,7 @@ def _read(config: Config, args: argparse.Namespace, progress: Progress) -> tuple
         ttl_ms=round(1000 * config.state.ttl),
     )
     collector = Collector(limits, dims, two_sided=two_sided, seed=config.model.seed)
-    bus = app.build_bus(_without_outputs(as_a_guest(config)))
+    bus = app.build_bus(_without_outputs(as_a_guest(config), args.output))
     with closing(persist(bus.cluster)) as cluster:
         place = Place(bus, cluster, config.input.topic, config.state.topic)
         read = read_history(
@@ -85,9 +85,9 @@ def _read(config: Config, args: argparse.Namespace, progress: Progress) -> tuple
     return Input.of(read, collector, limits), collector.histories()
 
 
-def _without_outputs(config: Config) -> Config:
-    """Files: no database, so that whatever files are named, they are the whole input."""
-    files = msgspec.structs.replace(config.bus.files, output_dir="-")
+def _without_outputs(config: Config, folder: Path) -> Config:
+    """Files: no database of a worker, so that whatever files are named, they are the whole input."""
+    files = msgspec.structs.replace(config.bus.files, output_dir=str(folder / "never-made"))
     return msgspec.structs.replace(config, bus=msgspec.structs.replace(config.bus, files=files))
 
 
