@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,8 @@ MOST_SAMPLES = 100_000  # of one key
 MOST_VALUES_BYTES = 512 * 2**20  # of all keys together
 _MOST_COUNTED_KEYS = 1_000_000  # some 60 MB of numbers
 _FIRST_ROWS = 1024
+_DAY_MS = 86_400_000
+_FEWEST_DAYS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,38 @@ def rate_per_day(samples: int, first_ms: int, last_ms: int) -> float | None:
     """Samples per day of so many in this span; None where the span is unknown or empty."""
     if first_ms < 0 or last_ms <= first_ms:
         return None
-    return (samples - 1) * 86_400_000 / (last_ms - first_ms)
+    return (samples - 1) * _DAY_MS / (last_ms - first_ms)
+
+
+class Days:
+    """Samples by day (UTC) of event time: a number per day, so at most some 36,000."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self.first_ms = -1
+        self.last_ms = -1
+
+    def add(self, times: IntColumn) -> None:
+        """Count samples: int64[n], n >= 1, milliseconds; negative ones are unknown and count for nothing."""
+        known = times[times >= 0]
+        if not len(known):
+            return
+        low, high = int(known.min()), int(known.max())
+        self.first_ms = low if self.first_ms < 0 else min(self.first_ms, low)
+        self.last_ms = max(self.last_ms, high)
+        days, counts = np.unique(known // _DAY_MS, return_counts=True)
+        for day, count in zip(days.tolist(), counts.tolist(), strict=True):
+            self._counts[day] += count
+
+    def mean(self) -> float | None:
+        """Mean of the days that have any samples, the first and the last left out, as they are not whole.
+
+        Where fewer than three days are left: the mean rate over the whole span. None where that is unknown or empty.
+        """
+        whole = [count for day, count in sorted(self._counts.items())][1:-1]
+        if len(whole) >= _FEWEST_DAYS:
+            return sum(whole) / len(whole)
+        return rate_per_day(self._counts.total(), self.first_ms, self.last_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +137,7 @@ class Collector:
 
     Attributes:
         taken: samples within the limits of time, of all keys.
-        first_ms: smallest event time of these; -1 for none.
-        last_ms: largest one.
+        days: when they are.
 
     Args:
         limits: what is kept.
@@ -115,8 +148,7 @@ class Collector:
 
     def __init__(self, limits: Limits, dims: int, *, two_sided: bool, seed: int) -> None:
         self.taken = 0
-        self.first_ms = -1
-        self.last_ms = -1
+        self.days = Days()
         self._limits = limits
         self._columns = 1 + dims * (2 if two_sided else 1)
         self._dims = dims
@@ -152,11 +184,10 @@ class Collector:
         self._take_rows(partition, samples, first, len(samples), wanted)
 
     def histories(self) -> list[KeyHistory]:
-        """The kept keys, by key and partition."""
-        return [
-            buffer.history(key, partition, self._limits.ttl_ms, self._dims if self._two_sided else 0)
-            for (partition, key), buffer in sorted(self._kept.items(), key=lambda item: (item[0][1], item[0][0]))
-        ]
+        """The kept keys, by key and partition; once, as each gives up its room here."""
+        split = self._dims if self._two_sided else 0
+        names = sorted(self._kept, key=lambda name: (name[1], name[0]))
+        return [self._kept.pop(name).history(name[1], name[0], self._limits.ttl_ms, split) for name in names]
 
     def _wanted(self, times: IntColumn) -> BoolColumn:
         limits = self._limits
@@ -176,9 +207,7 @@ class Collector:
         if not len(rows):
             return
         self.taken += len(rows)
-        low, high = int(samples.times[rows].min()), int(samples.times[rows].max())
-        self.first_ms = low if self.first_ms < 0 else min(self.first_ms, low)
-        self.last_ms = max(self.last_ms, high)
+        self.days.add(samples.times[rows])
         of_key: dict[bytes, list[int]] = {}
         for row in rows.tolist():
             of_key.setdefault(samples.keys[row], []).append(row)

@@ -14,6 +14,8 @@ from kstream_worker.calibration.study import Study
 LOWEST_ARL = 1_000.0
 _DEAD_TIMES_S = (0.0, 600.0, 3_600.0, 21_600.0, 86_400.0)
 _REPEATS = 1.25  # alarms that may be left, in those that a dead time of a day leaves
+_MOST_DECADES = 3
+_PAYS = 0.7  # of the alarms may be left at ten times the run length, else more of it is no remedy
 _BLIND = 0.1  # of all samples: so much more that `hold` is armed speaks for it
 
 
@@ -52,7 +54,7 @@ def propose(study: Study, runs: Runs, false_alarms_per_day: float, *, timed: boo
         false_alarms_per_day: wanted, at most, of all keys together.
         timed: whether records have event times that a dead time can be counted in.
     """
-    arl = _arl(study, false_alarms_per_day)
+    arl = _arl(study, runs, false_alarms_per_day)
     value = float(arl.value)
     on_alarm = _on_alarm(runs.run(Settings(value, "rebase", 0.0)), runs.run(Settings(value, "hold", 0.0)))
     without = runs.run(Settings(value, str(on_alarm.value), 0.0))
@@ -63,7 +65,7 @@ def propose(study: Study, runs: Runs, false_alarms_per_day: float, *, timed: boo
     return Proposal((arl, on_alarm, dead_time), notes, run, per_day)
 
 
-def _arl(study: Study, wanted: float) -> Proposed:
+def _arl(study: Study, runs: Runs, wanted: float) -> Proposed:
     rate = study.input.samples_per_day
     if rate is None:
         why = (
@@ -79,7 +81,25 @@ def _arl(study: Study, wanted: float) -> Proposed:
     )
     if value == LOWEST_ARL:
         why += f" Not below {LOWEST_ARL:,.0f}: a key must be armed for longer than it takes to warm up."
-    return Proposed("arl", value, why)
+    higher = _climb(runs, value, rate, wanted)
+    if higher > value:
+        why += (
+            f" This history raises more than that, and fewer the higher arl is, so not all of its alarms are of "
+            f"changes: {higher / value:,.0f} times as much."
+        )
+    return Proposed("arl", higher, why)
+
+
+def _climb(runs: Runs, value: float, samples_per_day: float, wanted: float) -> float:
+    """Decades above a run length, as long as the history raises more than is wanted and each buys enough silence."""
+    run = runs.run(Settings(value, "rebase", 0.0))
+    for _ in range(_MOST_DECADES):
+        above = runs.run(Settings(10.0 * run.settings.arl, "rebase", 0.0))
+        too_many = (run.per_day(samples_per_day) or 0.0) > wanted and run.rate.verdict == "more"
+        if not too_many or above.alarms > _PAYS * run.alarms:
+            break
+        run = above
+    return run.settings.arl
 
 
 def _rounded_up(value: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kstream_worker.calibration.changes import CHANGES
 from kstream_worker.calibration.delays import Delay, KeyTrials, Trials, try_changes
-from kstream_worker.calibration.history import Collector, KeyHistory, Limits, rate_per_day
+from kstream_worker.calibration.history import Collector, KeyHistory, Limits
 from kstream_worker.calibration.rates import Rate
 from kstream_worker.calibration.reading import Read
 from kstream_worker.calibration.replay import ARMED, RAISED, WARMING, Replay, replay
@@ -29,7 +29,7 @@ class Input:
         keys: different keys in the limits of time.
         keys_are_exact: whether all were counted.
         samples: of all keys in the limits of time.
-        samples_per_day: of all keys; None where event times are unknown.
+        samples_per_day: of all keys, see `Days.mean`; None where event times are unknown.
         first_ms: smallest event time; -1 for unknown.
         last_ms: largest one.
         limits: what of it was looked at.
@@ -47,9 +47,9 @@ class Input:
     @classmethod
     def of(cls, read: Read, collector: Collector, limits: Limits) -> Input:
         """What was collected."""
-        rate = rate_per_day(collector.taken, collector.first_ms, collector.last_ms)
-        first, last = collector.first_ms, collector.last_ms
-        return cls(read, collector.keys, collector.keys_are_exact, collector.taken, rate, first, last, limits)
+        days = collector.days
+        counts = (collector.keys, collector.keys_are_exact, collector.taken)
+        return cls(read, *counts, days.mean(), days.first_ms, days.last_ms, limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,13 +67,13 @@ def _rates(study: Study) -> Iterator[str]:
             *_rate_cells(key.rate),
             key.guarantee,
         )
-        for key in study.keys[:MOST_KEYS]
+        for key in sorted(study.keys, key=lambda key: -key.rate.alarms)[:MOST_KEYS]
     ]
     run = study.configured
     everything = ("all", f"{sum(run.samples):,}", _number(study.input.samples_per_day), f"{run.armed_share:.0%}")
     yield from table(_KEY_HEADINGS, [*rows, (*everything, *_rate_cells(run.rate), "")])
     if len(study.keys) > MOST_KEYS:
-        yield f"... and {len(study.keys) - MOST_KEYS} keys more, in calibration.json"
+        yield f"... and {len(study.keys) - MOST_KEYS} keys with fewer alarms, in calibration.json"
     rate, per_day = run.rate, run.per_day(study.input.samples_per_day)
     yield ""
     yield from _folded(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from calibration_data import MINUTE_MS, START_MS, samples
 
-from kstream_worker.calibration.history import MOST_SAMPLES, Collector, KeyHistory, Limits, rate_per_day
+from kstream_worker.calibration.history import MOST_SAMPLES, Collector, Days, KeyHistory, Limits, rate_per_day
 from kstream_worker.errors import ConfigError
 from kstream_worker.records import Samples
 
@@ -95,7 +95,7 @@ def test_limits_of_time_hold_for_event_times() -> None:
     (found,) = collector.histories()
     assert found.y[:, 0].tolist() == [3.0, 4.0]
     assert (collector.taken, collector.keys, collector.keys_are_exact) == (2, 1, True)
-    assert (collector.first_ms, collector.last_ms) == (limits.from_ms, START_MS + 4 * MINUTE_MS)
+    assert (collector.days.first_ms, collector.days.last_ms) == (limits.from_ms, START_MS + 4 * MINUTE_MS)
 
 
 def test_limits_of_time_need_times() -> None:
@@ -121,6 +121,20 @@ def test_memory_is_bounded_whatever_is_asked_for() -> None:
     assert Limits.within(20, 2, two_sided=False, from_ms=None, until_ms=None, ttl_ms=0).samples == MOST_SAMPLES
     many = Limits.within(10_000, 10, two_sided=True, from_ms=None, until_ms=None, ttl_ms=0)
     assert many.keys * many.samples * 8 * 21 <= 512 * 2**20
+
+
+def test_a_day_of_the_fleet_is_the_mean_of_whole_days_that_have_samples() -> None:
+    days = Days()
+    assert days.mean() is None
+    day = 86_400_000
+    for number, count in {20_000: 7, 20_001: 100, 20_002: 200, 20_030: 300, 20_031: 11}.items():
+        days.add(np.full(count, number * day + day // 2, dtype=np.int64))
+    days.add(np.array([-1], dtype=np.int64))
+    assert days.mean() == 200.0
+    assert (days.first_ms, days.last_ms) == (20_000 * day + day // 2, 20_031 * day + day // 2)
+    short = Days()
+    short.add(np.array([0, day // 2, day], dtype=np.int64))
+    assert short.mean() == 2.0
 
 
 def test_rates_need_a_span_of_time() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from calibration_data import history, normal
 
@@ -53,6 +54,17 @@ def test_the_run_length_follows_from_the_wanted_number_of_false_alarms() -> None
     assert proposal_of(quiet, 123_456.0, 1e6)["arl"].value == LOWEST_ARL
     assert proposal_of(quiet, None, 1.0)["arl"].value == CONFIGURED.arl
     assert proposal_of(quiet, 1e5, 1.0, timed=False)["dead_time"].value == 0.0
+
+
+def test_alarms_that_get_fewer_with_the_run_length_are_not_all_of_changes() -> None:
+    y = normal(20_000)
+    for i in range(1, len(y)):
+        y[i] += 0.4 * y[i - 1]
+    arl = proposal_of([history(y)], 1440.0, 0.5)["arl"]
+    assert float(arl.value) in (29_000.0, 290_000.0, 2_900_000.0)
+    assert "This history raises more than that" in arl.reason
+    steps = normal(20_000) + 4.0 * (np.arange(20_000) // 1000 % 2)[:, None]
+    assert proposal_of([history(steps)], 1440.0, 0.5)["arl"].value == 2900.0
 
 
 def test_a_key_that_goes_back_and_forth_gets_a_dead_time() -> None:
