@@ -58,14 +58,14 @@ def _rates(study: Study) -> Any:
     keys = [key for key in study.keys if key.rate.armed][:_MOST_KEYS]
     figure, (axis,) = _figure(8.0, 1.6 + 0.24 * (len(keys) + 1))
     names = [key_name(key.history.key) for key in keys] + ["all"]
-    rates = [key.rate for key in keys] + [study.configured.rate]
+    rates = [key.rate for key in keys] + [study.rate]
     for row, rate in enumerate(rates):
         low, high = rate.interval_per_1e5() or (0.0, 0.0)
         color = _ALARM if rate.verdict == "more" else _INK
         axis.plot([max(low, _FLOOR), max(high, _FLOOR)], [row, row], color=color, linewidth=2.0, alpha=0.5)
         if rate.alarms:
             axis.plot([rate.per_1e5], [row], "o", color=color, markersize=5)
-    axis.axvline(study.configured.rate.stated_per_1e5, color=_ALARM, linestyle=":", label="stated")
+    axis.axvline(1e5 / study.settings.arl, color=_ALARM, linestyle=":", label="stated")
     axis.set_xscale("log")
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()

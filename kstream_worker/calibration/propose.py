@@ -5,26 +5,28 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kstream_worker.calibration.runs import Run, Runs, Settings
 from kstream_worker.calibration.seasons import DAY_S, Season
 from kstream_worker.calibration.study import Study
+from kstream_worker.config import DetectorConfig
 
 LOWEST_ARL = 1_000.0
-_DEAD_TIMES_S = (0.0, 600.0, 3_600.0, 21_600.0, 86_400.0)
+OWN_DEAD_TIME_S = DetectorConfig().dead_time  # the detector's own
+_DEAD_TIMES_S = (600.0, 3_600.0, 21_600.0, 86_400.0)
 _REPEATS = 1.25  # alarms that may be left, in those that a dead time of a day leaves
 _MOST_DECADES = 3
 _PAYS = 0.7  # of the alarms may be left at ten times the run length, else more of it is no remedy
-_BLIND = 0.1  # of all samples: so much more that `hold` is armed speaks for it
+_BLIND = 0.1  # of all samples: to be armed at so many more of them is better
 
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A setting of section `detector` and why."""
+    """A setting of section `detector`, None for its default, and why."""
 
     key: str
-    value: float | str
+    value: float | str | None
     reason: str
 
 
@@ -54,25 +56,29 @@ def propose(study: Study, runs: Runs, false_alarms_per_day: float, *, timed: boo
         false_alarms_per_day: wanted, at most, of all keys together.
         timed: whether records have event times that a dead time can be counted in.
     """
-    arl = _arl(study, runs, false_alarms_per_day)
-    value = float(arl.value)
-    on_alarm = _on_alarm(runs.run(Settings(value, "rebase", 0.0)), runs.run(Settings(value, "hold", 0.0)))
-    without = runs.run(Settings(value, str(on_alarm.value), 0.0))
-    dead_time = _dead_time(study, without, timed=timed)
-    run = runs.run(Settings(value, str(on_alarm.value), float(dead_time.value)))
+    configured = study.settings
+    arl, arl_reason = _arl(study, runs, false_alarms_per_day)
+    on_alarm, on_alarm_reason = _on_alarm(runs, replace(configured, arl=arl, dead_time_s=OWN_DEAD_TIME_S))
+    chosen = Settings(arl, on_alarm, OWN_DEAD_TIME_S)
+    dead_time, dead_time_reason = _dead_time(study, runs.run(chosen), timed=timed)
+    run = runs.run(replace(chosen, dead_time_s=dead_time))
     per_day = run.per_day(study.input.samples_per_day)
+    settings = (
+        Proposed("arl", arl, arl_reason),
+        Proposed("on_alarm", on_alarm, on_alarm_reason),
+        Proposed("dead_time", dead_time, dead_time_reason),
+    )
     notes = (_measured(study, run, per_day), *_guarantee_notes(study), *_season_notes(study))
-    return Proposal((arl, on_alarm, dead_time), notes, run, per_day)
+    return Proposal(settings, notes, run, per_day)
 
 
-def _arl(study: Study, runs: Runs, wanted: float) -> Proposed:
+def _arl(study: Study, runs: Runs, wanted: float) -> tuple[float, str]:
     rate = study.input.samples_per_day
     if rate is None:
-        why = (
+        return study.settings.arl, (
             "As configured: event times are unknown, so a number of alarms a day says nothing about one of samples. "
             "Bind input.timestamp, and calibrate again."
         )
-        return Proposed("arl", study.settings.arl, why)
     value = max(LOWEST_ARL, _rounded_up(rate / wanted))
     keys = f"{study.input.keys:,}{'' if study.input.keys_are_exact else ' or more'} keys"
     why = (
@@ -81,22 +87,23 @@ def _arl(study: Study, runs: Runs, wanted: float) -> Proposed:
     )
     if value == LOWEST_ARL:
         why += f" Not below {LOWEST_ARL:,.0f}: a key must be armed for longer than it takes to warm up."
-    higher = _climb(runs, value, rate, wanted)
+    higher = _climb(runs, replace(study.settings, arl=value), rate, wanted)
     if higher > value:
         why += (
-            f" This history raises more than that, and fewer the higher arl is, so not all of its alarms are of "
+            " This history raises more than that, and fewer the higher arl is, so not all of its alarms are of "
             f"changes: {higher / value:,.0f} times as much."
         )
-    return Proposed("arl", higher, why)
+    return higher, why
 
 
-def _climb(runs: Runs, value: float, samples_per_day: float, wanted: float) -> float:
+def _climb(runs: Runs, settings: Settings, samples_per_day: float, wanted: float) -> float:
     """Decades above a run length, as long as the history raises more than is wanted and each buys enough silence."""
-    run = runs.run(Settings(value, "rebase", 0.0))
+    run = runs.run(settings)
     for _ in range(_MOST_DECADES):
-        above = runs.run(Settings(10.0 * run.settings.arl, "rebase", 0.0))
-        too_many = (run.per_day(samples_per_day) or 0.0) > wanted and run.rate.verdict == "more"
-        if not too_many or above.alarms > _PAYS * run.alarms:
+        if run.rate.verdict != "more" or (run.per_day(samples_per_day) or 0.0) <= wanted:
+            break
+        above = runs.run(replace(run.settings, arl=10.0 * run.settings.arl))
+        if above.alarms > _PAYS * run.alarms:
             break
         run = above
     return run.settings.arl
@@ -110,35 +117,36 @@ def _rounded_up(value: float) -> float:
     return math.ceil(value / unit - 1e-9) * unit
 
 
-def _on_alarm(rebase: Run, hold: Run) -> Proposed:
-    """Rebase, unless it spends much of the history blind in warm-ups and to hold raises no more alarms."""
-    measured = (
-        f"On this history rebase raises {rebase.alarms} alarms and is armed at {rebase.armed_share:.1%} of the "
-        f"samples, hold {hold.alarms} at {hold.armed_share:.1%}."
+def _on_alarm(runs: Runs, settings: Settings) -> tuple[str, str]:
+    """What is configured, unless the other is clearly better."""
+    configured = runs.run(settings)
+    other = runs.run(replace(settings, on_alarm="hold" if settings.on_alarm == "rebase" else "rebase"))
+    measured = "On this history " + ", ".join(
+        f"{run.settings.on_alarm} raises {run.alarms} alarms and is armed at {run.armed_share:.1%} of the samples"
+        for run in (configured, other)
     )
-    if hold.armed_share > rebase.armed_share + _BLIND and hold.alarms <= rebase.alarms:
-        why = "To learn anew after each alarm would leave keys blind for long, and to hold raises no more alarms."
-        return Proposed("on_alarm", "hold", f"{measured} {why}")
-    if not rebase.alarms and not hold.alarms:
-        return Proposed("on_alarm", "rebase", f"{measured} The default: nothing speaks against it.")
-    why = "After rebase a key's guarantee is that of a new key; after hold it is approximate."
-    return Proposed("on_alarm", "rebase", f"{measured} {why}")
+    if other.armed_share > configured.armed_share + _BLIND and other.alarms <= configured.alarms:
+        return other.settings.on_alarm, f"{measured}: it sees more, and raises no more alarms."
+    if 2 * other.alarms < configured.alarms:
+        return other.settings.on_alarm, f"{measured}: less than half as many alarms."
+    return settings.on_alarm, f"{measured}: no reason to change what is configured."
 
 
-def _dead_time(study: Study, run: Run, *, timed: bool) -> Proposed:
+def _dead_time(study: Study, run: Run, *, timed: bool) -> tuple[float | None, str]:
     if not timed or study.input.samples_per_day is None:
-        return Proposed("dead_time", 0.0, "Dead time is event time, and these records have none: bind input.timestamp.")
+        return OWN_DEAD_TIME_S, "Dead time is event time, and these records have none: bind input.timestamp."
     left = {dead: sum(left_after(times, dead) for times in run.alarm_times) for dead in _DEAD_TIMES_S}
     longest = left[_DEAD_TIMES_S[-1]]
-    if run.alarms == longest:
-        why = f"No key raised a second alarm within a day of its last one ({run.alarms} alarms)."
-        return Proposed("dead_time", 0.0, why)
+    if run.alarms <= _REPEATS * longest:
+        return OWN_DEAD_TIME_S, (
+            f"Of {run.alarms} alarms {run.alarms - longest} come within a day of another one of their key: too few to "
+            "be silent for."
+        )
     value = next(dead for dead in _DEAD_TIMES_S if left[dead] <= _REPEATS * longest)
-    why = (
+    return value, (
         f"Of {run.alarms} alarms {run.alarms - longest} come within a day of another one of their key; with this dead "
         f"time about {left[value]} are left, with a day {longest}."
     )
-    return Proposed("dead_time", value, why)
 
 
 def left_after(times: Sequence[int], dead_time_s: float) -> int:

@@ -8,6 +8,7 @@ says that there are such, or that the statement does not hold for these data; th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scipy.special import gammainc, gammaincinv
@@ -18,27 +19,22 @@ _SURPRISING = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Alarms among so many armed samples, at a stated average run length.
+    """Alarms among so many armed samples, beside what is stated.
 
     Attributes:
         alarms: in history, whether of chance or of real changes.
         armed: samples at which an alarm was possible.
-        arl: stated.
+        allowed: most alarms of chance among these, in the mean: samples divided by the stated average run length.
     """
 
     alarms: int
     armed: int
-    arl: float
+    allowed: float
 
     @property
-    def stated_per_1e5(self) -> float:
-        """Most alarms of chance in 100,000 samples, in the mean."""
-        return 1e5 / self.arl
-
-    @property
-    def allowed(self) -> float:
-        """Most alarms of chance among the armed samples, in the mean."""
-        return self.armed / self.arl
+    def stated_per_1e5(self) -> float | None:
+        """Most alarms of chance in 100,000 armed samples, in the mean; None where there were none."""
+        return 1e5 * self.allowed / self.armed if self.armed else None
 
     @property
     def per_1e5(self) -> float | None:
@@ -62,8 +58,7 @@ class Rate:
         """`more`, `fewer` or `unclear`: than stated, or too little history to tell."""
         if self.alarms and self.chance < _SURPRISING:
             return "more"
-        interval = self.interval_per_1e5()
-        return "fewer" if interval is not None and interval[1] < self.stated_per_1e5 else "unclear"
+        return "fewer" if poisson_interval(self.alarms)[1] < self.allowed else "unclear"
 
 
 WORDS = {
@@ -80,13 +75,9 @@ def poisson_interval(count: int) -> tuple[float, float]:
     return low, float(gammaincinv(count + 1, 1.0 - tail))
 
 
-def pooled(rates: list[Rate]) -> Rate:
-    """All keys together; of equal stated run lengths.
-
-    Raises:
-        ValueError: none are given, or the run lengths differ.
-    """
-    arls = {rate.arl for rate in rates}
-    if len(arls) != 1:
-        raise ValueError(f"rates of {len(arls)} different run lengths cannot be pooled")
-    return Rate(sum(rate.alarms for rate in rates), sum(rate.armed for rate in rates), arls.pop())
+def pooled(rates: Iterable[Rate]) -> Rate:
+    """All keys together."""
+    alarms, armed, allowed = 0, 0, 0.0
+    for rate in rates:
+        alarms, armed, allowed = alarms + rate.alarms, armed + rate.armed, allowed + rate.allowed
+    return Rate(alarms, armed, allowed)

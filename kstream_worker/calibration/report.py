@@ -31,7 +31,7 @@ def document(study: Study, proposal: Proposal, app_id: str) -> dict[str, Any]:
         "input": _input(study.input),
         "changes": [{"name": change.name, "words": change.words} for change in CHANGES],
         "fleet": {
-            **_rate(study.configured.rate, study.configured.per_day(per_day), per_day),
+            **_rate(study.rate, study.configured.per_day(per_day), per_day),
             "guarantees": dict(sorted(study.guarantees().items())),
             "delays": [_delay(delay) for delay in study.delays],
             "run_lengths": [_run(run, per_day) for run in study.run_lengths],
@@ -74,10 +74,16 @@ def _rate(rate: Rate, per_day: float | None, samples_per_day: float | None) -> d
         "alarms_per_1e5_interval": None if interval is None else list(interval),
         "stated_per_1e5": rate.stated_per_1e5,
         "alarms_per_day": per_day,
-        "stated_per_day": None if samples_per_day is None else samples_per_day / rate.arl,
+        "stated_per_day": stated_per_day(rate, samples_per_day),
         "probability_by_chance": rate.chance,
         "verdict": rate.verdict,
     }
+
+
+def stated_per_day(rate: Rate, samples_per_day: float | None) -> float | None:
+    """Most alarms of chance a day of so many samples, in the mean, if all of them were armed."""
+    stated = rate.stated_per_1e5
+    return None if samples_per_day is None or stated is None else samples_per_day * stated / 1e5
 
 
 def _key(key: KeyStudy) -> dict[str, Any]:
@@ -124,7 +130,6 @@ def _delay(delay: Delay) -> dict[str, Any]:
 
 
 def _run(run: Run, fleet_samples_per_day: float | None) -> dict[str, Any]:
-    stated = None if fleet_samples_per_day is None else fleet_samples_per_day / run.settings.arl
     return {
         **asdict(run.settings),
         "alarms": run.alarms,
@@ -132,7 +137,7 @@ def _run(run: Run, fleet_samples_per_day: float | None) -> dict[str, Any]:
         "armed_share": run.armed_share,
         "alarms_allowed": run.rate.allowed,
         "alarms_per_day": run.per_day(fleet_samples_per_day),
-        "stated_per_day": stated,
+        "stated_per_day": stated_per_day(run.rate, fleet_samples_per_day),
     }
 
 
@@ -142,4 +147,5 @@ def _time(time_ms: int) -> int | None:
 
 def settings_of(settings: Settings) -> str:
     """In words."""
-    return f"arl {settings.arl:g}, on_alarm {settings.on_alarm}, dead_time {settings.dead_time_s:g} s"
+    dead_time = "the detector's own" if settings.dead_time_s is None else f"{settings.dead_time_s:g} s"
+    return f"arl {settings.arl:g}, on_alarm {settings.on_alarm}, dead_time {dead_time}"

@@ -19,12 +19,13 @@ class Settings:
     Attributes:
         arl: stated average run length, in samples of one key.
         on_alarm: `rebase` or `hold`.
-        dead_time_s: event time after an alarm without a further one of the same key, seconds.
+        dead_time_s: event time after an alarm without a further one of the same key, seconds; None for the detector's
+            own.
     """
 
     arl: float
     on_alarm: str
-    dead_time_s: float
+    dead_time_s: float | None
 
 
 class MakeBank(Protocol):
@@ -56,7 +57,8 @@ class Run:
     @property
     def rate(self) -> Rate:
         """Of all keys together."""
-        return Rate(self.alarms, sum(self.armed), self.settings.arl)
+        armed = sum(self.armed)
+        return Rate(self.alarms, armed, armed / self.settings.arl)
 
     @property
     def alarms(self) -> int:

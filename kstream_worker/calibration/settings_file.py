@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kstream_worker.calibration.propose import Proposal
+from kstream_worker.calibration.propose import Proposal, Proposed
 from kstream_worker.config import Config, redact
 from kstream_worker.config.fields import Field, fields_of
 from kstream_worker.config.load import fill_defaults
@@ -51,10 +51,16 @@ def _own_keys(config: Config, path: tuple[str, ...], proposal: Proposal) -> list
     for name, field in _fields_at(config, path).items():
         value = _at(config, (*path, name))
         if name in proposed:
-            lines += [_comment(proposed[name].reason), f"{name} = {_of_field(field, proposed[name].value)}"]
+            lines += _proposed(field, proposed[name])
         elif field.section is None and not isinstance(value, Mapping) and not _follows(config, path, field):
             lines.append(f"{name} = {_of_field(field, value)}")
     return ["", f"[{'.'.join(path)}]", *lines] if lines else []
+
+
+def _proposed(field: Field, one: Proposed) -> list[str]:
+    if one.value is None:
+        return [_comment(f"{one.key} is left at its default. {one.reason}")]
+    return [_comment(one.reason), f"{one.key} = {_of_field(field, one.value)}"]
 
 
 def _follows(config: Config, path: tuple[str, ...], field: Field) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kstream_worker.calibration.changes import CHANGES
 from kstream_worker.calibration.delays import Delay, KeyTrials, Trials, try_changes
 from kstream_worker.calibration.history import Collector, KeyHistory, Limits
-from kstream_worker.calibration.rates import Rate
+from kstream_worker.calibration.rates import Rate, pooled
 from kstream_worker.calibration.reading import Read
 from kstream_worker.calibration.replay import ARMED, RAISED, WARMING, Replay, replay
 from kstream_worker.calibration.runs import MakeBank, Run, Runs, Settings
@@ -111,6 +111,11 @@ class Study:
     run_lengths: tuple[Run, ...]
     delays: tuple[Delay, ...] = field(default=())
 
+    @property
+    def rate(self) -> Rate:
+        """Of the configured detector, all keys together."""
+        return pooled(key.rate for key in self.keys)
+
     def guarantees(self) -> Counter[str]:
         """Keys by what they are armed with."""
         return Counter(key.guarantee for key in self.keys)
@@ -159,7 +164,7 @@ def _study_key(bank: Bank, history: KeyHistory, features: tuple[str, ...], setti
     return KeyStudy(
         history,
         found,
-        Rate(len(found.alarms), found.count(ARMED), settings.arl),
+        Rate(len(found.alarms), found.count(ARMED), found.count(ARMED) / settings.arl),
         trials,
         tuple(Delay.of(change.name, trials.by_change[change.name]) for change in CHANGES),
         guarantee,

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterator
 
 from kstream_worker.calibration.delays import Delay
-from kstream_worker.calibration.propose import Proposal
+from kstream_worker.calibration.propose import Proposal, Proposed
 from kstream_worker.calibration.rates import WORDS, Rate
-from kstream_worker.calibration.report import settings_of
+from kstream_worker.calibration.report import settings_of, stated_per_day
 from kstream_worker.calibration.study import Study
 from kstream_worker.config.units import format_duration
 from kstream_worker.state_tools.listing import table
@@ -71,16 +71,19 @@ def _rates(study: Study) -> Iterator[str]:
     ]
     run = study.configured
     everything = ("all", f"{sum(run.samples):,}", _number(study.input.samples_per_day), f"{run.armed_share:.0%}")
-    yield from table(_KEY_HEADINGS, [*rows, (*everything, *_rate_cells(run.rate), "")])
+    yield from table(_KEY_HEADINGS, [*rows, (*everything, *_rate_cells(study.rate), "")])
     if len(study.keys) > MOST_KEYS:
         yield f"... and {len(study.keys) - MOST_KEYS} keys with fewer alarms, in calibration.json"
-    rate, per_day = run.rate, run.per_day(study.input.samples_per_day)
+    rate, per_day = study.rate, run.per_day(study.input.samples_per_day)
     yield ""
+    if rate.stated_per_1e5 is None:
+        yield "No key was ever armed: the history is shorter than a warm-up."
+        return
     yield from _folded(
         f"Stated: at most {rate.stated_per_1e5:.3g} alarms per 1e5 samples in the mean. Found: {WORDS[rate.verdict]}."
     )
-    if per_day is not None and study.input.samples_per_day is not None:
-        stated = study.input.samples_per_day / rate.arl
+    stated = stated_per_day(rate, study.input.samples_per_day)
+    if per_day is not None and stated is not None:
         yield f"All keys together: {per_day:.3g} alarms a day in history; {stated:.3g} a day stated."
     yield "Alarms in history may be right: it may hold real changes, which nobody has marked."
 
@@ -134,7 +137,7 @@ def _run_rows(study: Study) -> list[tuple[str, ...]]:
             str(run.alarms),
             f"{run.rate.allowed:.3g}",
             _number(run.per_day(rate)),
-            _number(None if rate is None else rate / run.settings.arl),
+            _number(stated_per_day(run.rate, rate)),
         )
         for run in study.run_lengths
     ]
@@ -143,11 +146,18 @@ def _run_rows(study: Study) -> list[tuple[str, ...]]:
 def _proposed(proposal: Proposal) -> Iterator[str]:
     yield "Proposed (proposed.toml):"
     for one in proposal.settings:
-        value = _duration(float(one.value)) if one.key == "dead_time" else one.value
-        yield f"  {one.key} = {value:,.0f}" if isinstance(value, float) else f"  {one.key} = {value}"
+        yield f"  {one.key} = {_shown(one)}"
         yield from _folded(one.reason, "      ")
     for note in proposal.notes:
         yield from _folded(f"- {note}", "  ")
+
+
+def _shown(one: Proposed) -> str:
+    if one.value is None:
+        return "(the default)"
+    if isinstance(one.value, str):
+        return one.value
+    return _duration(one.value) if one.key == "dead_time" else f"{one.value:,.0f}"
 
 
 def _folded(text: str, indent: str = "") -> list[str]:

@@ -25,21 +25,20 @@ def test_the_interval_is_garwoods() -> None:
 
 
 def test_a_rate_is_judged_by_what_chance_allows() -> None:
-    rate = Rate(alarms=30, armed=100_000, arl=10_000.0)
-    assert (rate.allowed, rate.per_1e5, rate.stated_per_1e5, rate.verdict) == (10.0, 30.0, 10.0, "more")
+    rate = Rate(alarms=30, armed=100_000, allowed=10.0)
+    assert (rate.per_1e5, rate.stated_per_1e5, rate.verdict) == (30.0, 10.0, "more")
     assert rate.chance < 1e-6
-    assert Rate(12, 100_000, 10_000.0).verdict == "unclear"
-    assert Rate(1, 100_000, 10_000.0).verdict == "fewer"
-    assert Rate(0, 0, 10.0).interval_per_1e5() is None
-    assert pooled([Rate(1, 10, 5.0), Rate(2, 30, 5.0)]) == Rate(3, 40, 5.0)
-    with pytest.raises(ValueError, match="2 different run lengths"):
-        pooled([Rate(1, 10, 5.0), Rate(2, 30, 6.0)])
+    assert Rate(12, 100_000, 10.0).verdict == "unclear"
+    assert Rate(1, 100_000, 10.0).verdict == "fewer"
+    nothing = Rate(0, 0, 0.0)
+    assert (nothing.interval_per_1e5(), nothing.stated_per_1e5, nothing.verdict) == (None, None, "unclear")
+    assert pooled([Rate(1, 10, 5.0), Rate(2, 30, 2.5)]) == Rate(3, 40, 7.5)
 
 
 def test_without_a_change_alarms_are_no_more_than_stated() -> None:
     bank = RankBank(1, arl=1000.0, warmup=100, dependence="none")
     found = replay(bank, history(normal(60_000)))
-    rate = Rate(len(found.alarms), found.count(ARMED), 1000.0)
+    rate = Rate(len(found.alarms), found.count(ARMED), found.count(ARMED) / 1000.0)
     assert rate.alarms >= 5  # about a third of what is allowed: the bound is not sharp
     assert rate.verdict == "fewer"
 

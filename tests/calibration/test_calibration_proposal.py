@@ -32,7 +32,7 @@ def bank(settings: Settings) -> Bank:
         warmup=100,
         dependence="none",
         on_alarm=settings.on_alarm,
-        dead_time_ms=round(1000 * settings.dead_time_s),
+        dead_time_ms=round(1000 * (settings.dead_time_s or 0.0)),
     )
 
 
@@ -61,7 +61,7 @@ def test_alarms_that_get_fewer_with_the_run_length_are_not_all_of_changes() -> N
     for i in range(1, len(y)):
         y[i] += 0.4 * y[i - 1]
     arl = proposal_of([history(y)], 1440.0, 0.5)["arl"]
-    assert float(arl.value) in (29_000.0, 290_000.0, 2_900_000.0)
+    assert arl.value in (29_000.0, 290_000.0, 2_900_000.0)
     assert "This history raises more than that" in arl.reason
     steps = normal(20_000) + 4.0 * (np.arange(20_000) // 1000 % 2)[:, None]
     assert proposal_of([history(steps)], 1440.0, 0.5)["arl"].value == 2900.0
@@ -72,7 +72,7 @@ def test_a_key_that_goes_back_and_forth_gets_a_dead_time() -> None:
     for start in range(1000, 5000, 800):
         y[start : start + 400] += 4.0
     found = proposal_of([history(y)], 1440.0, 0.1)
-    assert float(found["dead_time"].value) > 0
+    assert found["dead_time"].value in (21_600.0, 86_400.0)
     assert "within a day of another one" in found["dead_time"].reason
 
 
