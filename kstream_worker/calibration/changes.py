@@ -43,8 +43,10 @@ class Feature:
     def of(cls, values: FloatColumn) -> Feature:
         """Look at the values: float64[n], n >= 1."""
         q05, q25, q75, q95 = np.quantile(values, [0.05, 0.25, 0.75, 0.95]).tolist()
-        candidates = ((q75 - q25) / 1.349, (q95 - q05) / 3.29, float(values.std()))
-        floor = 1e-9 * float(np.abs(values).max())
+        largest = float(np.abs(values).max())
+        deviation = largest * float((values / largest).std()) if largest else 0.0  # squares would overflow
+        candidates = ((q75 - q25) / 1.349, (q95 - q05) / 3.29, deviation)
+        floor = 1e-9 * largest
         spread = next((one for one in candidates if one > floor), 0.0)
         return cls(spread, _step_of(values), bool(values.min() >= 0.0))
 

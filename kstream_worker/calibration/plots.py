@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kstream_worker.calibration.changes import CHANGES
+from kstream_worker.calibration.changes import CHANGES, Feature
 from kstream_worker.calibration.replay import WARMING
 from kstream_worker.calibration.study import KeyStudy, Study
 from kstream_worker.state_tools.names import key_name
@@ -36,12 +37,11 @@ def draw(folder: Path, study: Study) -> list[Path]:
         "run_lengths.png": _run_lengths,
         "history.png": _histories,
     }
-    paths = []
-    for name, make in pictures.items():
-        figure = make(study)
-        figure.savefig(folder / name, dpi=80)
-        paths.append(folder / name)
-    return paths
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)  # in names of keys
+        for name, make in pictures.items():
+            make(study).savefig(folder / name, dpi=80)
+    return [folder / name for name in pictures]
 
 
 def _figure(width: float, height: float, rows: int = 1) -> tuple[Any, Any]:
@@ -67,7 +67,7 @@ def _rates(study: Study) -> Any:
             axis.plot([rate.per_1e5], [row], "o", color=color, markersize=5)
     axis.axvline(1e5 / study.settings.arl, color=_ALARM, linestyle=":", label="stated")
     axis.set_xscale("log")
-    axis.set_yticks(range(len(names)), names)
+    axis.set_yticks(range(len(names)), names, parse_math=False)
     axis.invert_yaxis()
     axis.set_xlabel("alarms in history per 1e5 armed samples, with 95 % interval")
     axis.legend(frameon=False)
@@ -140,7 +140,7 @@ def _history(axis: Any, key: KeyStudy) -> None:
     place = _places(history.times.tolist())
     rows = np.unique(np.linspace(0, len(history) - 1, min(len(history), _MOST_POINTS)).astype(np.int64))
     for color, values in zip(_COLORS, history.y.T, strict=False):  # five features are enough for the eye
-        spread = values.std() or 1.0
+        spread = Feature.of(values).spread or 1.0
         axis.plot(
             [place[row] for row in rows], ((values - np.median(values)) / spread)[rows], color=color, linewidth=0.6
         )
@@ -148,7 +148,8 @@ def _history(axis: Any, key: KeyStudy) -> None:
         axis.axvspan(place[first], place[last - 1], color=_WARMING, linewidth=0, zorder=0)
     for alarm in key.replay.alarms:
         axis.axvline(place[alarm.row], color=_ALARM, linewidth=1.0)
-    axis.set_title(f"{key_name(history.key)}: {key.rate.alarms} alarms, {key.guarantee}", loc="left", fontsize=9)
+    title = f"{key_name(history.key)}: {key.rate.alarms} alarms, {key.guarantee}"
+    axis.set_title(title, loc="left", fontsize=9, parse_math=False)
 
 
 def _places(times: Sequence[int]) -> Sequence[Any]:

@@ -11,6 +11,7 @@ from kstream_worker.calibration.runs import Run, Runs, Settings
 from kstream_worker.calibration.seasons import DAY_S, Season
 from kstream_worker.calibration.study import Study
 from kstream_worker.config import DetectorConfig
+from kstream_worker.state_tools.names import key_name
 
 LOWEST_ARL = 1_000.0
 OWN_DEAD_TIME_S = DetectorConfig().dead_time  # the detector's own
@@ -167,7 +168,7 @@ def _measured(study: Study, run: Run, per_day: float | None) -> str:
     if run.rate.verdict != "more":
         return said
     loudest = sorted(zip(run.alarm_times, study.keys, strict=True), key=lambda pair: -len(pair[0]))[:3]
-    names = ", ".join(f"{_name(key.history.key)} ({len(times)})" for times, key in loudest if times)
+    names = ", ".join(f"{key_name(key.history.key)} ({len(times)})" for times, key in loudest if times)
     return (
         f"{said} The others are real changes, or the stated rate does not hold for these keys: look at their times "
         f"(history.png), most of them are of {names}."
@@ -206,7 +207,3 @@ def _season_notes(study: Study) -> list[str]:
         f"{best.feature}, which explains {best.share:.0%} of the variance. A season that is not modelled costs power, "
         "or false alarms."
     ]
-
-
-def _name(key: bytes) -> str:
-    return key.decode("utf-8", "replace")
