@@ -88,7 +88,7 @@ def _arl(study: Study, runs: Runs, wanted: float) -> tuple[float, str]:
     )
     if value == LOWEST_ARL:
         why += f" Not below {LOWEST_ARL:,.0f}: a key must be armed for longer than it takes to warm up."
-    higher = _climb(runs, replace(study.settings, arl=value), rate, wanted)
+    higher = climb(runs, replace(study.settings, arl=value), rate, wanted)
     if higher > value:
         why += (
             " This history raises more than that, and fewer the higher arl is, so not all of its alarms are of "
@@ -97,8 +97,15 @@ def _arl(study: Study, runs: Runs, wanted: float) -> tuple[float, str]:
     return higher, why
 
 
-def _climb(runs: Runs, settings: Settings, samples_per_day: float, wanted: float) -> float:
-    """Decades above a run length, as long as the history raises more than is wanted and each buys enough silence."""
+def climb(runs: Runs, settings: Settings, samples_per_day: float, wanted: float) -> float:
+    """The run length, raised by decades as long as history raises more than is wanted and each buys enough silence.
+
+    Args:
+        runs: of the same histories.
+        settings: to begin with.
+        samples_per_day: of all keys of the input.
+        wanted: alarms of all keys a day.
+    """
     run = runs.run(settings)
     for _ in range(_MOST_DECADES):
         if run.rate.verdict != "more" or (run.per_day(samples_per_day) or 0.0) <= wanted:

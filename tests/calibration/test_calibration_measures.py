@@ -133,8 +133,10 @@ def test_places_are_where_the_key_is_armed_and_quiet() -> None:
     (alarm,) = found.alarms
     rows = eligible_rows(of_key, found, 400)
     assert rows.min() == 201
-    assert not ((rows > alarm.row - 400) & (rows <= alarm.row + 200)).any()
-    assert not ((rows > 4600) & (rows <= 5200)).any()
+    assert (found.states[rows] == ARMED).all()
+    assert (found.states[rows - 1] == ARMED).all()
+    assert not ((rows > alarm.row - 400) & (rows <= alarm.row + 1)).any()
+    assert not ((rows > 4600) & (rows <= 5200)).any()  # no change reaches into another life of the key
     assert rows.max() == 5600
     places = choose_places(rows, [Feature.of(y[:, 0]), Feature(0.0, 0.0, False)], 12, 1, b"k")
     assert len(places) == 12

@@ -12,9 +12,17 @@ import pytest
 from calibration_data import history, normal
 
 from kstream_worker.calibration.history import Collector, KeyHistory, Limits
-from kstream_worker.calibration.propose import LOWEST_ARL, Proposal, Proposed, left_after, propose
+from kstream_worker.calibration.propose import (
+    LOWEST_ARL,
+    OWN_DEAD_TIME_S,
+    Proposal,
+    Proposed,
+    climb,
+    left_after,
+    propose,
+)
 from kstream_worker.calibration.reading import Read
-from kstream_worker.calibration.replay import replay
+from kstream_worker.calibration.replay import Replay, replay
 from kstream_worker.calibration.runs import Run, Runs, Settings
 from kstream_worker.calibration.settings_file import settings_file
 from kstream_worker.calibration.study import Input, study
@@ -50,21 +58,30 @@ def test_the_run_length_follows_from_the_wanted_number_of_false_alarms() -> None
     found = proposal_of(quiet, 123_456.0, 0.5)
     assert found["arl"].value == 250_000.0
     assert "123,456 samples a day of 1 keys, divided by 250,000" in found["arl"].reason
-    assert (found["on_alarm"].value, found["dead_time"].value) == ("rebase", 0.0)
+    assert (found["on_alarm"].value, found["dead_time"].value) == ("rebase", OWN_DEAD_TIME_S)
     assert proposal_of(quiet, 123_456.0, 1e6)["arl"].value == LOWEST_ARL
     assert proposal_of(quiet, None, 1.0)["arl"].value == CONFIGURED.arl
-    assert proposal_of(quiet, 1e5, 1.0, timed=False)["dead_time"].value == 0.0
+    assert proposal_of(quiet, 1e5, 1.0, timed=False)["dead_time"].value == OWN_DEAD_TIME_S
 
 
-def test_alarms_that_get_fewer_with_the_run_length_are_not_all_of_changes() -> None:
-    y = normal(20_000)
-    for i in range(1, len(y)):
-        y[i] += 0.4 * y[i - 1]
-    arl = proposal_of([history(y)], 1440.0, 0.5)["arl"]
-    assert arl.value in (29_000.0, 290_000.0, 2_900_000.0)
-    assert "This history raises more than that" in arl.reason
-    steps = normal(20_000) + 4.0 * (np.arange(20_000) // 1000 % 2)[:, None]
-    assert proposal_of([history(steps)], 1440.0, 0.5)["arl"].value == 2900.0
+@pytest.mark.parametrize(
+    ("alarms", "reached"),
+    [
+        ((90, 40, 20, 2), 1e6),  # each decade buys silence, until there is enough of it
+        ((90, 40, 39, 30), 1e4),  # those that are left are of changes
+        ((90, 85, 10, 1), 1e3),
+        ((5, 1, 0, 0), 1e3),  # there are no more than wanted
+    ],
+)
+def test_more_run_length_only_where_it_buys_silence(alarms: tuple[int, ...], reached: float) -> None:
+    y = normal(400)
+    y[300:] += 5.0
+    (alarm,) = replay(bank(CONFIGURED), history(y)).alarms
+    runs = Runs(bank, [history(normal(10_000))], lambda _: None)
+    for power, count in enumerate(alarms):
+        settings = Settings(10.0 ** (3 + power), "rebase", 0.0)
+        runs.keep(settings, [Replay(np.ones(10_000, dtype=np.int8), [alarm] * count)])
+    assert climb(runs, Settings(1e3, "rebase", 0.0), 1000.0, 0.5) == reached  # ten days, five alarms
 
 
 def test_a_key_that_goes_back_and_forth_gets_a_dead_time() -> None:
