@@ -59,7 +59,7 @@ def propose(study: Study, runs: Runs, false_alarms_per_day: float, *, timed: boo
     """
     configured = study.settings
     arl, arl_reason = _arl(study, runs, false_alarms_per_day)
-    on_alarm, on_alarm_reason = _on_alarm(runs, replace(configured, arl=arl, dead_time_s=OWN_DEAD_TIME_S))
+    on_alarm, on_alarm_reason = choose_on_alarm(runs, replace(configured, arl=arl, dead_time_s=OWN_DEAD_TIME_S))
     chosen = Settings(arl, on_alarm, OWN_DEAD_TIME_S)
     dead_time, dead_time_reason = _dead_time(study, runs.run(chosen), timed=timed)
     run = runs.run(replace(chosen, dead_time_s=dead_time))
@@ -125,8 +125,13 @@ def _rounded_up(value: float) -> float:
     return math.ceil(value / unit - 1e-9) * unit
 
 
-def _on_alarm(runs: Runs, settings: Settings) -> tuple[str, str]:
-    """What is configured, unless the other is clearly better."""
+def choose_on_alarm(runs: Runs, settings: Settings) -> tuple[str, str]:
+    """What is configured, unless the other is clearly better; and why.
+
+    Args:
+        runs: of the same histories.
+        settings: the configured ones.
+    """
     configured = runs.run(settings)
     other = runs.run(replace(settings, on_alarm="hold" if settings.on_alarm == "rebase" else "rebase"))
     measured = "On this history " + ", ".join(
@@ -135,8 +140,8 @@ def _on_alarm(runs: Runs, settings: Settings) -> tuple[str, str]:
     )
     if other.armed_share > configured.armed_share + _BLIND and other.alarms <= configured.alarms:
         return other.settings.on_alarm, f"{measured}: it sees more, and raises no more alarms."
-    if 2 * other.alarms < configured.alarms:
-        return other.settings.on_alarm, f"{measured}: less than half as many alarms."
+    if other.armed_share >= configured.armed_share - _BLIND and 2 * other.alarms < configured.alarms:
+        return other.settings.on_alarm, f"{measured}: less than half as many alarms, and not for being blind."
     return settings.on_alarm, f"{measured}: no reason to change what is configured."
 
 

@@ -17,6 +17,7 @@ from kstream_worker.calibration.propose import (
     OWN_DEAD_TIME_S,
     Proposal,
     Proposed,
+    choose_on_alarm,
     climb,
     left_after,
     propose,
@@ -82,6 +83,23 @@ def test_more_run_length_only_where_it_buys_silence(alarms: tuple[int, ...], rea
         settings = Settings(10.0 ** (3 + power), "rebase", 0.0)
         runs.keep(settings, [Replay(np.ones(10_000, dtype=np.int8), [alarm] * count)])
     assert climb(runs, Settings(1e3, "rebase", 0.0), 1000.0, 0.5) == reached  # ten days, five alarms
+
+
+@pytest.mark.parametrize(
+    ("alarms", "armed", "chosen"),
+    [(4, 5000, "rebase"), (5, 9500, "hold"), (6, 9500, "rebase"), (2, 7500, "hold"), (2, 5000, "rebase")],
+)
+def test_what_is_configured_stands_unless_the_other_is_clearly_better(alarms: int, armed: int, chosen: str) -> None:
+    y = normal(400)
+    y[300:] += 5.0
+    (alarm,) = replay(bank(CONFIGURED), history(y)).alarms
+    runs = Runs(bank, [history(normal(10_000))], lambda _: None)
+    for on_alarm, count, rows in (("rebase", 5, 8000), ("hold", alarms, armed)):
+        states = (np.arange(10_000) < rows).astype(np.int8)
+        runs.keep(Settings(1e4, on_alarm, 0.0), [Replay(states, [alarm] * count)])
+    found, reason = choose_on_alarm(runs, CONFIGURED)
+    assert found == chosen
+    assert f"rebase raises 5 alarms and is armed at 80.0% of the samples, hold raises {alarms}" in reason
 
 
 def test_a_key_that_goes_back_and_forth_gets_a_dead_time() -> None:
