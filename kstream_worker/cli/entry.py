@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from kstream_worker.errors import EXIT_FATAL, Fatal, KstreamError, Retry
 
-COMMANDS = ("run", "check", "topics", "state", "demo", "broker", "compile", "version")
+COMMANDS = ("run", "check", "topics", "state", "calibrate", "demo", "broker", "compile", "version")
 _EXIT_INTERRUPTED = 130
 
 

@@ -59,3 +59,11 @@ def quiet_logs(args: argparse.Namespace, config: Config) -> None:
     from kstream_worker.telemetry import logs
 
     logs.configure("debug" if args.debug else "critical", "console", config.secrets())
+
+
+def as_a_guest(config: Config) -> Config:
+    """The configuration under no static name: it would put the worker out that has it."""
+    import msgspec
+
+    kafka = msgspec.structs.replace(config.bus.kafka, group_instance_id=None)
+    return msgspec.structs.replace(config, bus=msgspec.structs.replace(config.bus, kafka=kafka))

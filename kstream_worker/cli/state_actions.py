@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-import msgspec
-
 from kstream_worker import __version__, app
-from kstream_worker.cli.options import load_config, quiet_logs
+from kstream_worker.cli.options import as_a_guest, load_config, quiet_logs
+from kstream_worker.cli.progress import Progress
 from kstream_worker.cli.state import key_of
 from kstream_worker.config import Config
 from kstream_worker.errors import EXIT_FATAL, EXIT_OK, ConfigError, Fatal
-from kstream_worker.records import TopicPartition
 from kstream_worker.state_tools import archive, listing, show
 from kstream_worker.state_tools.export import export_state
 from kstream_worker.state_tools.importing import Importer, ImportSettings, check_fits, plan, same_log
@@ -29,38 +27,12 @@ from kstream_worker.state_tools.seat import taken
 from kstream_worker.state_tools.survey import Survey, inspector, surveys
 from kstream_worker.state_tools.verify import verify
 
-_REPORT_EVERY_S = 5.0
-
 
 @dataclass(frozen=True, slots=True)
 class _Session:
     config: Config
     place: Place
-    report: _Progress
-
-
-class _Progress:
-    """A line on standard error every few seconds: silence for minutes looks like a hang."""
-
-    def __init__(self) -> None:
-        self._said_s = time.monotonic()
-
-    def reading(self, partition: TopicPartition, done: int, total: int) -> None:
-        """So much of a partition of the state topic is read."""
-        if total and self._due():
-            print(f"reading {partition}: {done / total:.0%}", file=sys.stderr)
-
-    def writing(self, keys: int) -> None:
-        """So many keys are written."""
-        if self._due():
-            print(f"{keys} keys written", file=sys.stderr)
-
-    def _due(self) -> bool:
-        now = time.monotonic()
-        if now - self._said_s < _REPORT_EVERY_S:
-            return False
-        self._said_s = now
-        return True
+    report: Progress
 
 
 @contextmanager
@@ -69,15 +41,9 @@ def _session(args: argparse.Namespace) -> Iterator[_Session]:
     quiet_logs(args, config)
     if config.bus.kind == "files" and config.bus.files.output_dir == "-":
         raise ConfigError("with standard output (`bus.files.output_dir`: -) no state is kept")
-    bus = app.build_bus(_as_a_guest(config))
+    bus = app.build_bus(as_a_guest(config))
     with closing(persist(bus.cluster)) as cluster:
-        yield _Session(config, Place(bus, cluster, config.input.topic, config.state.topic), _Progress())
-
-
-def _as_a_guest(config: Config) -> Config:
-    """The configuration under no static name: it would put the worker out that has it."""
-    kafka = msgspec.structs.replace(config.bus.kafka, group_instance_id=None)
-    return msgspec.structs.replace(config, bus=msgspec.structs.replace(config.bus, kafka=kafka))
+        yield _Session(config, Place(bus, cluster, config.input.topic, config.state.topic), Progress())
 
 
 def _say(text: str) -> None:

@@ -57,7 +57,7 @@ def _copy(reader: StateReader, found: Survey, archive: ArchiveWriter) -> None:
     )
     before = archive.snapshots
     by_offset = {entry.offset: key for key, entry in wanted.items()}
-    for batch in reader.batches(found.number, found.end):
+    for batch in reader.records(found.number, found.end):
         for key, value in _chosen(batch, by_offset):
             archive.write(SnapshotLine(partition=found.number, key=key, value=value))
     if archive.snapshots - before != len(wanted):

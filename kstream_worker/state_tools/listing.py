@@ -9,7 +9,7 @@ from kstream_worker.state_tools.survey import Entry, Survey
 
 HEADINGS = ("partition", "offset", "to replay", "keys", "bytes", "clock", "epoch", "gen", "attempts", "release")
 KEY_HEADINGS = ("partition", "key", "position", "last seen", "bytes", "alarm")
-_LEFT = frozenset({"key", "clock", "last seen", "release", "alarm"})
+_LEFT = frozenset({"key", "clock", "last seen", "release", "alarm", "change put in", "than stated", "guarantee"})
 
 
 def partition_row(found: Survey) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Reading the state topic from outside: one partition at a time, in slices, up to where it ended when that began."""
+"""Reading a topic from outside: one partition at a time, in slices, up to where it ended when that began."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SLICE_S = 0.2
 _STALL_S = 80.0  # longer than a dead worker's transaction stays open
 
 
-class StateReader:
-    """Reads partitions of the state topic.
+class PartitionReader:
+    """Reads partitions of any topic, one after the other.
 
     Args:
-        place: where the state is.
+        place: where they are.
         report: told how far the reading is, after each slice.
         between: called between slices: whoever holds a membership keeps it alive there.
     """
@@ -32,34 +32,28 @@ class StateReader:
         self._between = between
         self._reader: Reader | None = None
 
-    def end(self, number: int) -> int:
-        """Where a partition ends now: behind transactions that are still open."""
-        state = self._place.state_of(number)
-        return self._place.persist(lambda: self._place.cluster.end([state], End.HIGH)[state])
-
-    def batches(self, number: int, end: int) -> Iterator[Batch]:
-        """The committed records of a partition below `end`, in order.
+    def batches(self, partition: TopicPartition, start: int, end: int) -> Iterator[Batch]:
+        """The committed records of a partition from `start` on and below `end`, in order.
 
         Raises:
             Fatal: the end cannot be reached, or the bus does not answer.
         """
-        place, state = self._place, self._place.state_of(number)
-        start = place.persist(lambda: place.cluster.earliest([state])[state])
+        place = self._place
         reader = self._open()
-        reader.assign({state: start})
+        reader.assign({partition: start})
         position, moved_s = start, place.clock()
         while position < end:
             for batch in self._poll(reader):
                 yield _below(batch, end)
-            before, position = position, reader.position(state)
+            before, position = position, reader.position(partition)
             if position > before:
                 moved_s = place.clock()
             elif place.clock() - moved_s > _STALL_S:
                 raise Fatal(
-                    f"{state} cannot be read beyond offset {position} of {end}: most likely a transaction is still "
+                    f"{partition} cannot be read beyond offset {position} of {end}: most likely a transaction is still "
                     "open there. Find it with `kafka-transactions.sh find-hanging` and abort it."
                 )
-            self._report(state, min(position, end) - start, end - start)
+            self._report(partition, min(position, end) - start, end - start)
             self._between()
 
     def close(self) -> None:
@@ -78,6 +72,25 @@ class StateReader:
         except Retry:  # as long as nothing moves at all, the stall ends it
             self._place.sleep(_SLICE_S)
             return []
+
+
+class StateReader(PartitionReader):
+    """Reads partitions of the state topic, by number."""
+
+    def end(self, number: int) -> int:
+        """Where a partition ends now: behind transactions that are still open."""
+        state = self._place.state_of(number)
+        return self._place.persist(lambda: self._place.cluster.end([state], End.HIGH)[state])
+
+    def records(self, number: int, end: int) -> Iterator[Batch]:
+        """The committed records of a partition below `end`, in order.
+
+        Raises:
+            Fatal: the end cannot be reached, or the bus does not answer.
+        """
+        place, state = self._place, self._place.state_of(number)
+        start = place.persist(lambda: place.cluster.earliest([state])[state])
+        return self.batches(state, start, end)
 
 
 def _below(batch: Batch, end: int) -> Batch:

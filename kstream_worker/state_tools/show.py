@@ -51,7 +51,7 @@ def find(reader: StateReader, key: bytes, numbers: Iterable[int]) -> Iterator[Fo
     """The key in each of these partitions that has it: in one, unless its records came to several."""
     for number in numbers:
         trace = _Trace(state_key(key))
-        for batch in reader.batches(number, reader.end(number)):
+        for batch in reader.records(number, reader.end(number)):
             trace.take(batch)
         offset, value = trace.settled
         if value is not None:

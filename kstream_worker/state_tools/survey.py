@@ -118,7 +118,7 @@ def survey(reader: StateReader, number: int, inspect: Inspect | None = None) -> 
         inspect: looks into each model.
     """
     found = Survey(number, reader.end(number))
-    for batch in reader.batches(number, found.end):
+    for batch in reader.records(number, found.end):
         found.take(batch, inspect)
     return found
 

@@ -12,9 +12,9 @@ from kstream_worker.bus.files.cluster import FileCluster
 from kstream_worker.bus.files.group import FileGroup
 from kstream_worker.bus.files.inputs import Input, expand_inputs
 from kstream_worker.bus.files.outputs import OutputFiles, Outputs, StandardOutput
+from kstream_worker.bus.files.reader import FileReader
 from kstream_worker.bus.files.readers import Format, ReadOptions
 from kstream_worker.bus.files.source import FileSource
-from kstream_worker.bus.files.state import FileReader
 from kstream_worker.bus.files.store import Store
 from kstream_worker.bus.files.writer import FileWriter
 from kstream_worker.errors import ConfigError
@@ -62,7 +62,7 @@ def files_bus(
         source=lambda: FileSource(store, topic, options),
         writer=lambda: FileWriter(store, outputs, state_topic),
         cluster=lambda: FileCluster(store, state_topic),
-        reader=lambda: FileReader(store, state_topic),
+        reader=lambda: FileReader(store, topic, state_topic, options),
         group=lambda: FileGroup(store),
         notes=tuple(_notes(found, folder)),
     )

@@ -167,7 +167,7 @@ class FileSource:
             records = one.reader.take(left)
             left -= len(records.offsets)
             if records.offsets:
-                batches.append(_batch(partition, records, one.reader.position))
+                batches.append(to_batch(partition, records, one.reader))
         return batches
 
     def _wait(self, timeout_s: float) -> bool:
@@ -183,7 +183,8 @@ class FileSource:
         return False
 
 
-def _batch(partition: TopicPartition, records: Records, next_offset: int) -> Batch:
+def to_batch(partition: TopicPartition, records: Records, reader: RecordReader) -> Batch:
+    """What a reader just took, as a batch; lines have no record time."""
     return Batch(
         partition=partition,
         offsets=records.offsets,
@@ -191,5 +192,5 @@ def _batch(partition: TopicPartition, records: Records, next_offset: int) -> Bat
         keys=records.keys,
         values=records.values,
         headers=records.headers,
-        next_offset=next_offset,
+        next_offset=reader.position,
     )

@@ -7,19 +7,13 @@ twice. A record without a value deletes that of its key and leaves no trace.
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from kstream_worker.bus.files.database import format_of
-from kstream_worker.errors import Fatal
 from kstream_worker.records import Batch, Headers, Messages, TopicPartition
-
-if TYPE_CHECKING:
-    from kstream_worker.bus.files.store import Store
 
 POLL_BYTES = 8 * 2**20  # with them a poll takes some ten milliseconds, whatever the size of the rows
 POLL_ROWS = 10_000
@@ -92,59 +86,3 @@ def read(database: sqlite3.Connection, partition: TopicPartition, position: int,
 
 def _headers(content: bytes) -> Headers:
     return tuple(_decode(content)) if content else ()
-
-
-class FileReader:
-    """The `Reader` of the state topic. While no worker of this process is open it reads beside one of another."""
-
-    def __init__(self, store: Store, topic: str) -> None:
-        self._store = store
-        self._topic = topic
-        self._positions: dict[TopicPartition, int] = {}
-
-    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets, and no others.
-
-        Raises:
-            Fatal: not of the state topic.
-        """
-        if strange := sorted(one for one in positions if one.topic != self._topic):
-            raise Fatal(f"{strange[0]} cannot be read: with files a reader reads the state, '{self._topic}'")
-        self._positions = dict(positions)
-
-    def poll(self, timeout_s: float) -> list[Batch]:
-        """Records of the partitions in turn; waits only where all are read to their end.
-
-        Raises:
-            Retry: another process holds the database.
-            Fatal: it cannot be read.
-        """
-        before = dict(self._positions)
-        batches = []
-        left = POLL_BYTES
-        for partition, position in before.items():
-            batch = self._store.read_state(partition, position, left)
-            del self._positions[partition]  # served now, last in the next call
-            self._positions[partition] = batch.next_offset
-            if batch.offsets:
-                batches.append(batch)
-            left -= batch.size_bytes()
-            if left <= 0:
-                break
-        if self._positions == before:
-            time.sleep(timeout_s)
-        return batches
-
-    def position(self, partition: TopicPartition) -> int:
-        """The offset to be read next.
-
-        Raises:
-            Fatal: the partition is not assigned.
-        """
-        if partition not in self._positions:
-            raise Fatal(f"the position of {partition} was asked for, but it is not assigned")
-        return self._positions[partition]
-
-    def close(self) -> None:
-        """Stop."""
-        self._positions.clear()
