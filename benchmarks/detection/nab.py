@@ -72,6 +72,13 @@ def _milliseconds(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
+def published(folder: Path) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Published results on all 58 files, best first: each profile's score at the threshold best for that profile."""
+    results = json.loads((folder / "nab/results/final_results.json").read_text())
+    rows = [(name, tuple(scores[PUBLISHED_NAMES[profile]] for profile in PROFILES)) for name, scores in results.items()]
+    return tuple(sorted(rows, key=lambda row: -row[1][0]))
+
+
 def probation(rows: int) -> int:
     """Rows at the start of a file that are not scored."""
     return min(math.floor(PROBATION * rows), LONGEST_PROBATION)

@@ -119,3 +119,27 @@ def score(sets: Sequence[Annotated], changes: Mapping[str, Sequence[int]]) -> di
 def is_univariate(one: Annotated) -> bool:
     """Whether the published univariate means count the series (quality_control_* are not in them)."""
     return one.series.values.shape[1] == 1 and one.series.name not in CONTROLS
+
+
+METHODS = ("zero", "pelt", "binseg", "amoc", "bocpd", "ecp", "kcpa", "cpnp", "rfpop", "segneigh", "wbs", "prophet")
+
+
+def published(folder: Path) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Published scores at default settings: by measure (F1, cover), series and method; None where it failed."""
+    root = folder / "tcpd/published_scores"
+    return {
+        "F1": json.loads((root / "default_f1_scores.json").read_text()),
+        "cover": json.loads((root / "default_cover_scores.json").read_text()),
+    }
+
+
+def mean_published(
+    scores: Mapping[str, Mapping[str, Mapping[str, float | None]]], names: Sequence[str], method: str
+) -> tuple[float | None, float | None, None]:
+    """Means of F1 and cover over series (failures count 0, as published), None where it ran on none of them."""
+    means: list[float | None] = []
+    for measure in ("F1", "cover"):
+        values = [scores[measure][name].get(method) for name in names]
+        known = [value for value in values if value is not None]
+        means.append(sum(known) / len(names) if known else None)
+    return means[0], means[1], None
