@@ -29,7 +29,8 @@ class Detector:
         swept: values that the oracle may choose from.
         find: alarms on a series at a value of the parameter; None of a detector with a score.
         offline: it sees the whole series before it says anything.
-        score: the costly part of a detector that has a score but no rule of alarm; entry i uses no row after i.
+        score: the costly part of a detector that has a score but no rule of alarm; entry i uses no row after
+            i and is NaN where there is none yet.
         lag: how many rows before it such a score dates the change.
     """
 
@@ -71,15 +72,15 @@ def by_running_rule(scores: Floats, deviations: float, lag: int) -> Found:
 
 
 def crossings(scores: Floats, deviations: float) -> list[int]:
-    """Rows whose score lies that many standard deviations above the mean of the scores before it."""
-    finite = np.nan_to_num(scores)
-    counts = np.arange(1, len(finite) + 1)
-    mean = np.cumsum(finite) / counts
-    spread = np.sqrt(np.maximum(np.cumsum(finite * finite) / counts - mean * mean, 0.0))
-    above = finite[1:] > mean[:-1] + deviations * spread[:-1]
-    above[: LEAST_HISTORY - 1] = False
-    above &= spread[:-1] > 0.0
-    return [int(row) + 1 for row in np.flatnonzero(above)]
+    """Rows whose score lies that many standard deviations above the mean of the scores before it; NaN: no score yet."""
+    known = np.flatnonzero(np.isfinite(scores))
+    values = scores[known]
+    counts = np.arange(1, len(values) + 1)
+    mean = np.cumsum(values) / counts
+    spread = np.sqrt(np.maximum(np.cumsum(values * values) / counts - mean * mean, 0.0))
+    above = values[1:] > mean[:-1] + deviations * spread[:-1]
+    above &= (spread[:-1] > 0.0) & (counts[:-1] >= LEAST_HISTORY)
+    return [int(row) for row in known[1:][above]]
 
 
 def apart(found: Found, series: Series, dead_time_ms: int) -> Found:

@@ -40,27 +40,35 @@ def _find(series: Series, run_time: float) -> Found:
     learning = max(series.training, LEAST_HISTORY)
     if len(z) <= learning + WINDOW:
         return Found((), ())
-    reference = z[:learning]
-    gain = _gain(reference)
-    limits = _limits(_kernel(reference, reference, gain), run_time)
-    against = _kernel(z[learning:], reference, gain).mean(axis=1)
-    own = float(_kernel(reference, reference, gain).mean())
-    return _walk(z[learning:], learning, against, own, limits, gain)
-
-
-def _walk(z: Floats, learning: int, against: Floats, own: float, limits: Floats, gain: float) -> Found:
+    reference, gain = z[:learning], _gain(z[:learning])
+    within = _kernel(reference, reference, gain)
+    limits = _limits(within, run_time)
     alarms: list[int] = []
     begun = 0
-    for row in range(len(z)):
-        filled = row + 1 - begun
-        if filled < WINDOW:
-            continue
-        window = slice(row + 1 - WINDOW, row + 1)
-        among = float(_kernel(z[window], z[window], gain).mean())
-        if among - 2.0 * float(against[window].mean()) + own > limits[min(filled - WINDOW, WINDOW - 1)]:
-            alarms.append(row + learning)
-            begun = row + 1
+    for last, statistic in enumerate(_statistics(z[learning:], reference, float(within.mean()), gain), WINDOW - 1):
+        filled = last - begun - WINDOW + 1
+        if filled >= 0 and statistic > limits[min(filled, WINDOW - 1)]:
+            alarms.append(last + learning)
+            begun = last + 1
     return Found(tuple(alarms), tuple(row - WINDOW + 1 for row in alarms))
+
+
+def _statistics(z: Floats, reference: Floats, own: float, gain: float) -> list[float]:
+    """Squared discrepancy of each window of rows from the reference, by the window's last row."""
+    blocks = [_kernel(z[at : at + 1000], reference, gain).mean(axis=1) for at in range(0, len(z), 1000)]
+    against = _window_sums(np.concatenate(blocks)) / WINDOW
+    among = np.full(len(against), float(WINDOW))
+    for lag in range(1, WINDOW):
+        near = np.exp(gain * np.square(z[lag:] - z[:-lag]).sum(axis=1))
+        total = np.concatenate(([0.0], np.cumsum(near)))
+        among += 2.0 * (total[WINDOW - lag :] - total[: lag - WINDOW])
+    result: list[float] = (among / WINDOW**2 - 2.0 * against + own).tolist()
+    return result
+
+
+def _window_sums(values: Floats) -> Floats:
+    total = np.concatenate(([0.0], np.cumsum(values)))
+    return total[WINDOW:] - total[:-WINDOW]
 
 
 def _kernel(x: Floats, y: Floats, gain: float) -> Floats:
@@ -75,9 +83,9 @@ def _gain(reference: Floats) -> float:
     return -0.5 / median if median > 0.0 else -0.5
 
 
-def _limits(kernel: Floats, run_time: float) -> Floats:
+def _limits(within: Floats, run_time: float) -> Floats:
     """Thresholds of the first WINDOW full windows; the last holds from then on."""
-    paths = _paths(kernel, np.random.default_rng(SEED))
+    paths = _paths(within, np.random.default_rng(SEED))
     limits = np.empty(WINDOW)
     for step in range(WINDOW):
         limits[step] = np.quantile(paths[:, step], 1.0 - 1.0 / run_time)
@@ -85,19 +93,16 @@ def _limits(kernel: Floats, run_time: float) -> Floats:
     return limits
 
 
-def _paths(kernel: Floats, rng: np.random.Generator) -> Floats:
-    """float64[BOOTSTRAPS, WINDOW]: statistics of the windows of paths drawn from the reference, less the rest of it."""
-    n, length = len(kernel), 2 * WINDOW - 1
-    out = np.empty((BOOTSTRAPS, WINDOW))
-    sums = kernel.sum(axis=1)
-    for path in out:
-        drawn = rng.permutation(n)[: min(length, n - 1)]
-        drawn = np.resize(drawn, length)
-        inner = kernel[np.ix_(drawn, drawn)]
-        rest = n - len(np.unique(drawn))
-        outside = (sums[drawn] - inner.sum(axis=1)) / rest
-        own = (sums.sum() - 2.0 * sums[drawn].sum() + inner.sum()) / (rest * rest)
-        for step in range(WINDOW):
-            window = slice(step, step + WINDOW)
-            path[step] = inner[window, window].mean() - 2.0 * outside[window].mean() + own
-    return out
+def _paths(within: Floats, rng: np.random.Generator) -> Floats:
+    """float64[BOOTSTRAPS, WINDOW]: the statistics along paths drawn from the reference, against the rest of it."""
+    n, length = len(within), 2 * WINDOW - 1
+    drawn = rng.permuted(np.tile(np.arange(n), (BOOTSTRAPS, 1)), axis=1)[:, :length]
+    inner = within[drawn[:, :, None], drawn[:, None, :]]
+    sums = within.sum(axis=1)
+    rest = n - length
+    outside = (sums[drawn] - inner.sum(axis=2)) / rest
+    own = (sums.sum() - 2.0 * sums[drawn].sum(axis=1) + inner.sum(axis=(1, 2))) / rest**2
+    windows = [slice(step, step + WINDOW) for step in range(WINDOW)]
+    among = np.stack([inner[:, window, window].mean(axis=(1, 2)) for window in windows], axis=1)
+    against = np.stack([outside[:, window].mean(axis=1) for window in windows], axis=1)
+    return np.asarray(among - 2.0 * against + own[:, None], dtype=np.float64)

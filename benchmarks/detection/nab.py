@@ -14,12 +14,11 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.detection.series import Series
+from benchmarks.detection.series import Series, milliseconds
 
 LONGEST_PROBATION = 750
 PROBATION = 0.15
@@ -60,16 +59,13 @@ def load(folder: Path) -> list[Labelled]:
 
 def _read(path: Path, name: str, labels: Mapping[str, Sequence[Sequence[str]]]) -> Labelled:
     with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    times = [_milliseconds(row["timestamp"]) for row in rows]
-    values = np.array([[float(row["value"])] for row in rows])
-    first = {time: i for i, time in reversed(list(enumerate(times)))}
-    windows = tuple((first[_milliseconds(a)], first[_milliseconds(b)]) for a, b in labels[name])
-    return Labelled(Series(name, values, np.array(times), ("value",), probation(len(rows))), windows)
-
-
-def _milliseconds(text: str) -> int:
-    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+        rows = [(row["timestamp"], row["value"]) for row in csv.DictReader(file)]
+    times = milliseconds([time for time, _ in rows])
+    values = np.array([[float(value)] for _, value in rows])
+    first = {time: i for i, time in reversed(list(enumerate(times.tolist())))}
+    edges = [milliseconds(window).tolist() for window in labels[name]]
+    windows = tuple((first[left], first[right]) for left, right in edges)
+    return Labelled(Series(name, values, times, ("value",), probation(len(rows))), windows)
 
 
 def published(folder: Path) -> tuple[tuple[str, tuple[float, ...]], ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.detection.run import Result, Row
+from benchmarks.detection.series import Found, Series
 
 _COLORS = {"ours": "#c0392b", "peer": "#3b6ea8", "offline": "#7a93ad", "control": "#999999", "published": "#d98c3f"}
 _ALARM = "#c0392b"
@@ -30,17 +31,17 @@ def draw(folder: Path, results: Sequence[Result]) -> None:
         _series(folder / f"{name}.png", result)
 
 
-def _figure(width: float, height: float) -> Any:
+def _figure(width: float, height: float, *, constrained: bool) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained" if constrained else None)
     FigureCanvasAgg(figure)
     return figure
 
 
 def _bars(path: Path, results: Sequence[Result]) -> None:
-    figure = _figure(5.0 * len(results), 6.5)
+    figure = _figure(5.0 * len(results), 6.5, constrained=True)
     for axis, result in zip(figure.subplots(1, len(results), squeeze=False)[0], results, strict=True):
         bars = [(row.measures[result.task.measures[0]] or 0.0, row) for row in result.rows if _has_leading(result, row)]
         bars.sort(key=lambda bar: bar[0])
@@ -61,22 +62,29 @@ def _series(path: Path, result: Result) -> None:
     """A panel for each series; stripes are labels, lines alarms, shading reaches back to the dated change."""
     series = result.task.series
     down = math.ceil(len(series) / _ACROSS)
-    figure = _figure(5.0 * min(_ACROSS, len(series)), 1.6 * down)
+    # Constrained layout of a hundred panels takes longer than the detector.
+    height = 1.6 * down
+    figure = _figure(5.0 * min(_ACROSS, len(series)), height, constrained=False)
+    figure.subplots_adjust(
+        left=0.03, right=0.99, bottom=0.3 / height, top=1.0 - 0.25 / height, hspace=0.35, wspace=0.08
+    )
     axes = figure.subplots(down, min(_ACROSS, len(series)), squeeze=False).ravel()
     for axis, one in zip(axes, series, strict=False):
-        for j in range(min(one.values.shape[1], _MOST_FEATURES)):
-            column = one.values[:, j]
-            spread = float(column.std()) or 1.0
-            axis.plot((column - column.mean()) / spread, linewidth=0.4, color="#555", alpha=0.6)
-        for first, last in result.task.labels.get(one.name, ()):
-            axis.axvspan(first, last, color=_LABEL, zorder=0)
-        found = result.found[one.name]
-        for alarm, change in zip(found.alarms, found.changes, strict=True):
-            axis.axvline(alarm, color=_ALARM, linewidth=0.7)
-            axis.axvspan(change, alarm, color=_ALARM, alpha=0.12, linewidth=0)
-        axis.axvspan(0, one.training, color="#ececec", linewidth=0, zorder=0)
-        axis.set_title(one.name, loc="left", fontsize=7)
-        axis.tick_params(labelsize=6)
+        _panel(axis, one, result.found[one.name], result.task.labels.get(one.name, ()))
     for axis in axes[len(series) :]:
         axis.set_visible(False)
     figure.savefig(path, dpi=80)
+
+
+def _panel(axis: Any, series: Series, found: Found, labels: Sequence[tuple[int, int]]) -> None:
+    for column in series.values.T[:_MOST_FEATURES]:
+        spread = float(column.std()) or 1.0
+        axis.plot((column - column.mean()) / spread, linewidth=0.4, color="#555", alpha=0.6)
+    for first, last in labels:
+        axis.axvspan(first, last, color=_LABEL, zorder=0)
+    for alarm, change in zip(found.alarms, found.changes, strict=True):
+        axis.axvline(alarm, color=_ALARM, linewidth=0.7)
+        axis.axvspan(change, alarm, color=_ALARM, alpha=0.12, linewidth=0)
+    axis.axvspan(0, series.training, color="#ececec", linewidth=0, zorder=0)
+    axis.set_title(series.name, loc="left", fontsize=7)
+    axis.tick_params(labelsize=6)

@@ -103,7 +103,7 @@ def _peer_row(task: Task, detector: Detector, cache: Cache) -> Row:
         value: _find_all(task.series, partial(_peer, detector, cache, task, value))
         for value in dict.fromkeys((detector.default, *detector.swept))
     }
-    best, at = _best(task, by_value.items())
+    best, at = _best(task, by_value.items()) if len(by_value) > 1 else (None, 0.0)
     kind = "offline" if detector.offline else "peer"
     return Row(detector.name, kind, task.judge(by_value[detector.default]), best, f"{detector.parameter} {at:g}")
 

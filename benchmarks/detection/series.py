@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,11 @@ class Found:
     def at(rows: list[int]) -> Found:
         """Alarms of a detector that does not date changes."""
         return Found(tuple(rows), tuple(rows))
+
+
+def milliseconds(stamps: Sequence[str]) -> Ints:
+    """ISO times without an offset, taken as UTC, since the epoch."""
+    return np.array(stamps, dtype="datetime64[ms]").astype(np.int64)
 
 
 def data_folder() -> Path:

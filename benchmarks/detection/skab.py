@@ -12,14 +12,13 @@ import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.detection.nab import PROFILES, Profile, normalised
-from benchmarks.detection.series import Ints, Series
+from benchmarks.detection.series import Ints, Series, milliseconds
 
 TRAINING = 400
 WINDOW_MS = 60_000
@@ -54,10 +53,10 @@ def _read(path: Path, name: str) -> Labelled:
         rows = list(csv.DictReader(file, delimiter=";"))
     features = tuple(column for column in rows[0] if column not in ("datetime", *_LABELS))
     values = np.array([[float(row[feature]) for feature in features] for row in rows])
-    times = [datetime.fromisoformat(row["datetime"]).replace(tzinfo=UTC).timestamp() * 1000 for row in rows]
+    times = milliseconds([row["datetime"] for row in rows])
     changes = tuple(i for i, row in enumerate(rows) if float(row.get("changepoint", 0)) == 1.0)
     anomalous = np.array([float(row.get("anomaly", 0)) == 1.0 for row in rows])
-    return Labelled(Series(name, values, np.array(times, dtype=np.int64), features, TRAINING), changes, anomalous)
+    return Labelled(Series(name, values, times, features, TRAINING), changes, anomalous)
 
 
 def windows_of(changes: Sequence[int], times: Ints) -> list[tuple[int, int]]:

@@ -36,8 +36,8 @@ def changepoynt() -> list[Detector]:
 def _rulsif(series: Series) -> Floats:
     """Symmetric divergence of the last two windows; widths by the median distance, lambda .1."""
     z = scaled(series)
-    scores = np.zeros(len(z))
-    last = 0.0
+    scores = np.full(len(z), np.nan)
+    last = np.nan
     for row in range(len(z)):
         if row + 1 >= 2 * WINDOW and (row + 1) % STEP == 0:
             before, after = z[row + 1 - 2 * WINDOW : row + 1 - WINDOW], z[row + 1 - WINDOW : row + 1]
@@ -61,8 +61,9 @@ def _esst(series: Series) -> Floats:
     columns = []
     for column in scaled(series).T:
         model = ESST(ESST_WINDOW, scoring_step=ESST_STEP)
-        scores = np.zeros(len(column))
-        if model.covered_regions()[0] < len(column):
-            scores[ESST_LAG:] = model.transform(column)[:-ESST_LAG]
+        scores = np.full(len(column), np.nan)
+        first = model.covered_regions()[0]
+        if first < len(column):
+            scores[first:] = model.transform(column)[first - ESST_LAG : len(column) - ESST_LAG]
         columns.append(scores)
     return np.asarray(np.max(columns, axis=0), dtype=np.float64)
