@@ -30,6 +30,7 @@ def find(series: Series, options: Mapping[str, Any]) -> Found:
     return Found(
         tuple(transition.row for transition in raised),
         tuple(min(transition.row, transition.change_seq - 1) for transition in raised),
+        tuple(transition.guarantee for transition in raised),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.detection.run import Result, Row
 from benchmarks.detection.series import Found, Series
+from benchmarks.detection.tasks import is_unlabelled
 
 _COLORS = {"ours": "#c0392b", "peer": "#3b6ea8", "offline": "#7a93ad", "control": "#999999", "published": "#d98c3f"}
 _ALARM = "#c0392b"
@@ -23,7 +24,7 @@ def draw(folder: Path, results: Sequence[Result]) -> None:
     Raises:
         ModuleNotFoundError: matplotlib is missing (the extra `demo` brings it).
     """
-    scored = [result for result in results if result.task.measures[0] != "alarms"]
+    scored = [result for result in results if not is_unlabelled(result.task)]
     if scored:
         _bars(folder / "scores.png", scored)
     for result in results:

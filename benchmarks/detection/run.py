@@ -11,7 +11,7 @@ from benchmarks.detection import controls, mmd, offline_peers, ours, river_peers
 from benchmarks.detection.cache import Cache
 from benchmarks.detection.detector import Detector, apart
 from benchmarks.detection.series import Found, Series
-from benchmarks.detection.tasks import Finds, Task
+from benchmarks.detection.tasks import Finds, Task, is_unlabelled
 
 OURS = "ours"
 OURS_UNDATED = "ours, changes dated by the alarm"
@@ -84,7 +84,8 @@ def run(tasks: Sequence[Task], others: Sequence[Detector], cache: Cache) -> list
 def our_rows(task: Task) -> Result:
     """Our detector at the one setting, with the best of other run lengths beside it."""
     options = setting.EVERYWHERE | dict(task.times)
-    by_arl = {arl: _find_all(task.series, partial(_ours, options | {"arl": arl})) for arl in setting.SWEPT_ARL}
+    swept = () if is_unlabelled(task) else setting.SWEPT_ARL
+    by_arl = {arl: _find_all(task.series, partial(_ours, options | {"arl": arl})) for arl in swept}
     found = by_arl.get(options["arl"]) or _find_all(task.series, partial(_ours, options))
     best, at = _best(task, by_arl.items())
     rows = [Row(OURS, "ours", task.judge(found), best, f"A = {at:g}")]
@@ -99,10 +100,8 @@ def _ours(options: Mapping[str, object], series: Series) -> Found:
 
 
 def _peer_row(task: Task, detector: Detector, cache: Cache) -> Row:
-    by_value = {
-        value: _find_all(task.series, partial(_peer, detector, cache, task, value))
-        for value in dict.fromkeys((detector.default, *detector.swept))
-    }
+    values = (detector.default,) if is_unlabelled(task) else dict.fromkeys((detector.default, *detector.swept))
+    by_value = {value: _find_all(task.series, partial(_peer, detector, cache, task, value)) for value in values}
     best, at = _best(task, by_value.items()) if len(by_value) > 1 else (None, 0.0)
     kind = "offline" if detector.offline else "peer"
     return Row(detector.name, kind, task.judge(by_value[detector.default]), best, f"{detector.parameter} {at:g}")
@@ -117,9 +116,9 @@ def _find_all(series: Iterable[Series], find: Callable[[Series], Found]) -> dict
 
 
 def _best(task: Task, candidates: Iterable[tuple[float, Finds]]) -> tuple[float | None, float]:
-    """The best leading measure and where; of tasks without labels (the fewer alarms the better) None."""
+    """The best leading measure and where; of tasks without labels None."""
     leading = task.measures[0]
-    if leading == "alarms":
+    if is_unlabelled(task):
         return None, 0.0
     scores = [(task.judge(found)[leading], -order, value) for order, (value, found) in enumerate(candidates)]
     best = max(scores)
@@ -127,7 +126,13 @@ def _best(task: Task, candidates: Iterable[tuple[float, Finds]]) -> tuple[float 
 
 
 def control_rows(task: Task, result: Result) -> list[Row]:
-    """No alarm at all, as many random ones as ours, a clock of as many; the best clock as the oracle's figure."""
+    """No alarm at all, as many random ones as ours, a clock of as many; the best clock as the oracle's figure.
+
+    Without labels: what our setting states.
+    """
+    if is_unlabelled(task):
+        rate = 1e5 / float(setting.EVERYWHERE["arl"])
+        return [Row("stated: at most", "control", {"per 1e5 samples": rate, "claimed per 1e5": rate})]
     empty = {one.name: Found((), ()) for one in task.series}
     count = sum(row >= one.training for one in task.series for row in result.found[one.name].alarms)
     random = [task.judge(controls.random_alarms(task.series, count, seed)) for seed in range(controls.SEEDS)]

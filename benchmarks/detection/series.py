@@ -43,10 +43,12 @@ class Found:
     Attributes:
         alarms: rows at which it raised an alarm, ascending.
         changes: for each alarm the row at which it says the change began, at most the alarm's.
+        levels: for each alarm the level of its guarantee; empty of detectors that state none.
     """
 
     alarms: tuple[int, ...]
     changes: tuple[int, ...]
+    levels: tuple[str, ...] = ()
 
     @staticmethod
     def at(rows: list[int]) -> Found:
