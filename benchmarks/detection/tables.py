@@ -42,7 +42,7 @@ def _series(result: Result) -> str:
 
 
 def _times(result: Result) -> str:
-    return ", ".join(f"`{name}` {duration(value)}" for name, value in result.task.times.items())
+    return ", ".join(f"`{name.removesuffix('_ms')}` {duration(value)}" for name, value in result.task.times.items())
 
 
 def duration(milliseconds: Any) -> str:
