@@ -23,7 +23,7 @@ EVERYWHERE: dict[str, Any] = {
     "escalation": 10.0,
 }
 
-# What differs is in time. NAB: an operator is called about a metric once a day at most, and about once a week if it goes
+# What differs is in time. NAB: an operator is called about a metric once a day at most, about once a week if it goes
 # on alarming.
 NAB: dict[str, Any] = {"dead_time_ms": DAY_MS, "escalation_decay_ms": 7 * DAY_MS}
 # SKAB: a valve closes and opens again within one to five minutes, and both are asked for.
