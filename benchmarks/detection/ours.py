@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.detection.series import Found, Series
-from kstream_worker.detectors.ranks import DEFAULT_WARMUP, MIN_WARMUP, RankBank
+from kstream_worker.detectors.ranks import RankBank
+
+LEAST_WARM_UP, DEFAULT_WARM_UP = 60, 600  # of a bank that tests for dependence
 
 _PARAMETERS = frozenset(inspect.signature(RankBank).parameters)
 
@@ -22,7 +24,7 @@ def find(series: Series, options: Mapping[str, Any]) -> Found:
         options: of `RankBank`; the warm-up is by default the series' own part for learning, up to the bank's default.
     """
     known = {name: value for name, value in options.items() if name in _PARAMETERS}
-    known.setdefault("warmup", warm_up(series, known["dependence"]))
+    known.setdefault("warmup", warm_up(series))
     bank = RankBank(series.values.shape[1], feature_names=series.features, **known)
     slot = bank.allocate(series.name.encode())
     scores = bank.update(np.full(len(series), slot), None, series.values, series.times)
@@ -34,6 +36,6 @@ def find(series: Series, options: Mapping[str, Any]) -> Found:
     )
 
 
-def warm_up(series: Series, dependence: str) -> int:
+def warm_up(series: Series) -> int:
     """Rows to warm up on: those that no score counts, between the least and the default of the bank."""
-    return max(MIN_WARMUP[dependence], min(series.training, DEFAULT_WARMUP[dependence]))
+    return max(LEAST_WARM_UP, min(series.training, DEFAULT_WARM_UP))

@@ -46,7 +46,7 @@ def test_our_detector_walks_a_series_in_one_call_and_dates_the_change() -> None:
 
 @pytest.mark.parametrize(("training", "rows"), [(0, 60), (243, 243), (750, 600)])
 def test_the_warm_up_is_the_part_for_learning_within_what_the_bank_takes(training: int, rows: int) -> None:
-    assert ours.warm_up(shifted(training=training), "auto") == rows
+    assert ours.warm_up(shifted(training=training)) == rows
 
 
 def test_the_running_rule_compares_with_scores_before_alone() -> None:
