@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-detection bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -39,7 +39,7 @@ lock: install
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
 
-bench: bench-olre bench-arl bench-throughput
+bench: bench-olre bench-arl bench-detection bench-throughput
 
 bench-olre: install
 	$(BIN)/python -m benchmarks.olre
@@ -49,6 +49,10 @@ bench-arl: install
 
 bench-reference: install
 	$(BIN)/python -m benchmarks.arl_reference
+
+# Labelled series of others, from KSTREAM_DATA or ../shared/data. Peers, where wanted: .venv/bin/pip install river ruptures changepoynt
+bench-detection: install
+	$(BIN)/python -m benchmarks.detection
 
 bench-throughput: install
 	$(BIN)/python -m benchmarks.throughput
