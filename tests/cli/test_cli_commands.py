@@ -13,6 +13,7 @@ from kstream_worker.__main__ import main
 from kstream_worker.bus.fake import FakeBroker
 from kstream_worker.cli import entry, version
 from kstream_worker.config import Config
+from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.errors import ConfigError, Fatal, Retry
 from kstream_worker.ports import Bus
 
@@ -281,8 +282,9 @@ def test_topics_creates_the_input_when_told_how_wide(broker: FakeBroker, capsys:
 
 def test_the_state_topic_takes_the_largest_snapshot(broker: FakeBroker) -> None:
     broker.create_topic("readings", 1)
-    assert main(["topics", *KAFKA, "--create", "--set", "input.dims=100"]) == 0
-    bytes_of_a_model = 1_035_776
+    assert main(["topics", *KAFKA, "--create", "--set", "input.dims=200"]) == 0
+    bytes_of_a_model = RankBank(200, capacity=1).bytes_per_key
+    assert bytes_of_a_model > 1_048_588  # what a topic takes by default
     assert int(broker.configs["pumps-state"]["max.message.bytes"]) > bytes_of_a_model + 65_536
 
 

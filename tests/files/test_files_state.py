@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kstream_worker.bus.files import files_bus, state
+from kstream_worker.bus.files import files_bus
+from kstream_worker.bus.files import reader as reader_module
 from kstream_worker.bus.files.database import FORMAT
 from kstream_worker.bus.files.store import DATABASE
 from kstream_worker.errors import Fatal, Retry
@@ -111,7 +112,7 @@ def test_a_poll_is_bounded_and_serves_partitions_in_turn(process: Process, monke
     assert membership is not None
     process.commit(*((b"%d" % n, b"x" * 100) for n in range(10)))
     process.writer.commit([column], {INPUT: Progress(16)}, membership, "other", 1.0)
-    monkeypatch.setattr(state, "POLL_BYTES", 350)
+    monkeypatch.setattr(reader_module, "POLL_BYTES", 350)
     assert process.bus.reader is not None
     reader = process.bus.reader()
     reader.assign({STATE: 0, other: 0})

@@ -11,17 +11,19 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kstream_worker.bus.common.bounded import Deadline, Running
 from kstream_worker.bus.common.contract import Proof, check_arguments, check_owned
-from kstream_worker.errors import ConfigError, Fatal, KstreamError, Retry
+from kstream_worker.errors import Fatal, KstreamError, Retry
 from kstream_worker.ports import Membership
 from kstream_worker.records import Committed, Messages, Outcome, Progress, TopicPartition
 
 log = logging.getLogger(__name__)
+
+
+_ABORT_S = 2.0
 
 
 class Phase(enum.Enum):
@@ -126,6 +128,10 @@ class TransactionalWriter(ABC, Generic[S, P]):
     @abstractmethod
     def _check_sendable(self, messages: Sequence[Messages]) -> None:
         """Refuse what the client would refuse in the middle of a transaction (ConfigError)."""
+
+    @abstractmethod
+    def _abort(self, session: S) -> None:
+        """Abort the open transaction; blocks."""
 
     @abstractmethod
     def _discard(self, session: S) -> None:
@@ -243,19 +249,33 @@ class TransactionalWriter(ABC, Generic[S, P]):
     def _failed(self, transaction: Attempt, error: Exception, deadline: Deadline) -> Outcome:
         """Find out what a failed transaction came to; its producer is gone whatever it was."""
         log.warning("the transaction failed while %s: %r", transaction.phase.value, error)
-        self._throw_away()
         meaning = self._classify(error, "committing")
+        hopeless = transaction.phase is not Phase.ENDING and not isinstance(meaning, Retry)
+        if hopeless and not self._is_fencing(error):
+            self._end(deadline)
+        self._throw_away()
         if self._is_fencing(error) and self._doubt is not None:
             self._doubt.fenced_after_s = time.monotonic() - transaction.began
-        elif transaction.phase is not Phase.ENDING and not isinstance(meaning, Retry):
+        elif hopeless:
             self._doubt = None  # it was not committed, and trying again cannot help
-            if isinstance(meaning, ConfigError):
-                with suppress(KstreamError):
-                    self._ready(deadline)  # ends it now, so that no reader waits for its time-out
-            # Else our place may have gone to another process of the same identity, which a producer opened now would
-            # fence. It is opened once there is a membership again, which only one of the two can have.
             raise meaning from error
         return self._resolve(deadline)
+
+    def _end(self, deadline: Deadline) -> None:
+        """End a transaction now, so that no reader waits for its time-out; by the producer that began it.
+
+        A new one would fence another process of the same identity, to which our place may have gone. It is opened once
+        there is a membership again, which only one of the two can have.
+        """
+        session = self._session
+        if session is None:
+            return
+        ending = Running(lambda: self._abort(session), "kafka-abort")
+        if ending.wait(min(deadline.left_s(), _ABORT_S)):
+            try:
+                ending.result()
+            except Exception as error:  # of whatever kind: then it is left to its time-out
+                log.debug("the transaction could not be aborted: %r", error)
 
     def _throw_away(self) -> None:
         session, self._session = self._session, None

@@ -74,6 +74,9 @@ class ConfluentWriter(TransactionalWriter[Session, ConfluentMembership]):
     def _check_sendable(self, messages: Sequence[Messages]) -> None:
         self._longest_bytes = check_sizes(messages, self._max_message_bytes, "message.max.bytes", record_size)
 
+    def _abort(self, session: Session) -> None:
+        session.producer.abort_transaction()
+
     def _discard(self, session: Session) -> None:
         discard(session.producer)
 

@@ -59,6 +59,9 @@ class KafkaWriter(TransactionalWriter[Session, KafkaMembership]):
     def _check_sendable(self, messages: Sequence[Messages]) -> None:
         check_sizes(messages, self._max_request_size, "max_request_size", internals.record_size)
 
+    def _abort(self, session: Session) -> None:
+        session.producer.abort_transaction()
+
     def _discard(self, session: Session) -> None:
         discard(session.producer)
 
