@@ -178,7 +178,8 @@ class Cluster(Protocol):
         """Partitions of the input that no member of the group has, although the group is settled.
 
         A cooperative group gives a partition away in two rounds. Where a static member ends between them and is back
-        in time, it gets what it had, and nobody begins the second round.
+        in time, it gets what it had, and nobody begins the second round. Of dynamic members nothing is lost so, and
+        nothing is said. Raises Retry where it is not known.
         """
         ...
 

@@ -102,8 +102,7 @@ COUNTERS = {
         known=("expired", "forgotten"),
     ),
     "healed_partitions": Description(
-        "Times a partition was started again that stood still with records to read, or shared anew that nobody in the "
-        "group had.",
+        "Times a partition that stood still with records to read was started again.",
         _PARTITION,
     ),
 }

@@ -37,6 +37,7 @@ log = structlog.get_logger(__name__)
 
 _POLL_S = 0.1  # while settled; an adapter polls on by itself while its group is not
 _BUSY_POLL_S = 0.02
+_START_S = 2.0  # for a writer that has to be opened again, at a time: the other partitions go on meanwhile
 _REFUSED_S = 60.0  # how long a refused membership may stay before the group is joined anew
 _MAX_REPLAYS = 3
 
@@ -188,8 +189,9 @@ class Worker:
         The last stage of a step, since it may raise Retry: then all else of the step is done. A transaction that was
         left open when the membership went is ended first, now that there is another: state is read behind it.
         """
-        if self._opener:
-            self._writer.start(self._settings.commit.timeout_s)
+        membership = self._source.membership()
+        if self._opener and membership is not None and not self._committer.refused(membership):
+            self._writer.start(min(_START_S, self._settings.commit.timeout_s))
         for opened in self._opener.step(self._source, self._committer.doubtful):
             self._begin(opened)
         self._committer.birth = self._starts.birth
@@ -217,7 +219,9 @@ class Worker:
                 continue  # not ours any more, or it comes again
             left: Batch | None = None
             if self._marks.replays(batch.partition):  # no record behind it goes in before the start is counted
-                left = part_of(batch, 0, bisect_left(batch.offsets, task.ledger.live_from))
+                live_from = task.ledger.live_from
+                left = part_of(batch, 0, bisect_left(batch.offsets, live_from))
+                left.next_offset = min(left.next_offset, live_from)
             elif not self._settings.drain:
                 left = self._trials.take(task, batch)
             if left is not None:
@@ -362,8 +366,6 @@ class Worker:
         """Where nobody has a partition, leave the group and return: then it shares all of them anew."""
         lost = [] if self._source.membership() is None else self._unowned.to_mend()
         if lost:
-            for tp in lost:
-                self._telemetry.healed(tp)
             self._unowned.mended()
             self._rejoin(f"nobody in the group has {', '.join(map(str, lost))}", leave=True)
 

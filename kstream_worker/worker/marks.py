@@ -46,7 +46,7 @@ class Marks:
         return partition in self._waiting
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting or self._replays)
 
     def replays(self, partition: TopicPartition) -> bool:
         """Whether only records that were read before may go into the models of this partition."""

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import structlog
 
-from kstream_worker.errors import Retry
+from kstream_worker.errors import KstreamError
 from kstream_worker.ports import Cluster
 from kstream_worker.records import TopicPartition
 
 log = structlog.get_logger(__name__)
 
 _EVERY_S = 10.0
+_MOST_DOUBLINGS = 8
 _PATIENCE_S = 20.0  # the group may be about to give it to somebody; and between the turns of two members
 
 
@@ -33,6 +34,7 @@ class UnownedWatch:
         self._topic = topic
         self._clock = clock
         self._next_s = clock() + _EVERY_S
+        self._tries = 0
         self._since_s: dict[TopicPartition, float] = {}
 
     def to_mend(self) -> list[TopicPartition]:
@@ -40,16 +42,20 @@ class UnownedWatch:
         now = self._clock()
         if now < self._next_s:
             return []
-        self._next_s = now + _EVERY_S
         try:
             found = self._cluster.unowned(self._topic)
-        except Retry as error:
-            log.debug("who has which partitions is not known", why=str(error))
+        except KstreamError as error:  # a question beside the work must not end it
+            log.warning("who has which partitions is not known", why=str(error))
             return []
+        finally:
+            self._next_s = self._clock() + _EVERY_S
+        if not found.partitions:
+            self._tries = 0
         self._since_s = {tp: self._since_s.get(tp, now) for tp in found.partitions}
-        patience_s = _PATIENCE_S * (1 + found.before)
+        patience_s = _PATIENCE_S * (1 + found.before) * 2 ** min(self._tries, _MOST_DOUBLINGS)
         return [tp for tp, since_s in self._since_s.items() if now - since_s >= patience_s]
 
     def mended(self) -> None:
-        """The group shares anew."""
+        """The group shares anew; should that not help, the next try waits twice as long."""
         self._since_s = {}
+        self._tries += 1

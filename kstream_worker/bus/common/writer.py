@@ -23,7 +23,7 @@ from kstream_worker.records import Committed, Messages, Outcome, Progress, Topic
 log = logging.getLogger(__name__)
 
 
-_ABORT_S = 2.0
+ABORT_S = 2.0
 
 
 class Phase(enum.Enum):
@@ -173,6 +173,8 @@ class TransactionalWriter(ABC, Generic[S, P]):
             Retry: no broker answered in time.
             ConfigError: a setting is wrong, or a right is missing.
         """
+        if self._doubt is not None and self._doubt.fenced_after_s is not None:
+            return  # the next commit judges first whether the identity is still ours
         self._ready(Deadline(timeout_s))
 
     def commit(
@@ -271,7 +273,7 @@ class TransactionalWriter(ABC, Generic[S, P]):
         if session is None:
             return
         ending = Running(lambda: self._abort(session), "kafka-abort")
-        if ending.wait(min(deadline.left_s(), _ABORT_S)):
+        if ending.wait(min(deadline.left_s(), ABORT_S)):
             try:
                 ending.result()
             except Exception as error:  # of whatever kind: then it is left to its time-out

@@ -32,6 +32,7 @@ from kstream_worker.records import End, TopicPartition, Unowned
 ISOLATION = {End.STABLE: IsolationLevel.READ_COMMITTED, End.HIGH: IsolationLevel.READ_UNCOMMITTED}
 CREATED_S = 30.0
 REFRESH_S = 2.0
+GROUP_S = 2.0  # asked by the loop now and then; every broker has to answer
 HIDDEN = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
@@ -111,12 +112,14 @@ class ConfluentCluster:
 
     def unowned(self, topic: str) -> Unowned:
         """Partitions of the topic that nobody has although the group is settled."""
+        if self._instance_id is None:
+            return Unowned(())
         count = self.partition_count(topic) or 0
         with translate(f"asking who has the partitions of {topic}"), warnings.catch_warnings():
             # Not `describe_consumer_groups`: while the coordinator moves, librdkafka 2.16 ends the process in it
             # (Assertion `eonce->refcnt > 0' failed). This asks every broker, and is called deprecated.
             warnings.simplefilter("ignore", DeprecationWarning)
-            groups: list[Any] = self._admin.client.list_groups(group=self._group_id, timeout=REQUEST_S)
+            groups: list[Any] = self._admin.client.list_groups(group=self._group_id, timeout=GROUP_S)
         (found,) = [one for one in groups if one.id == self._group_id] or (None,)
         if found is None or found.error is not None or found.state != "Stable":
             return Unowned(())

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kstream_worker.bus.common.bounded import Deadline
 from kstream_worker.bus.common.sizes import MAX_OVERHEAD_BYTES, check_sizes, headers_bound
-from kstream_worker.bus.common.writer import TransactionalWriter
+from kstream_worker.bus.common.writer import ABORT_S, TransactionalWriter
 from kstream_worker.bus.confluent.clients import Notes, new_consumer
 from kstream_worker.bus.confluent.errors import cause_of, classify
 from kstream_worker.bus.confluent.membership import ConfluentMembership
@@ -75,7 +75,7 @@ class ConfluentWriter(TransactionalWriter[Session, ConfluentMembership]):
         self._longest_bytes = check_sizes(messages, self._max_message_bytes, "message.max.bytes", record_size)
 
     def _abort(self, session: Session) -> None:
-        session.producer.abort_transaction()
+        session.producer.abort_transaction(ABORT_S)
 
     def _discard(self, session: Session) -> None:
         discard(session.producer)

@@ -41,6 +41,7 @@ class KafkaCluster:
     def __init__(
         self, settings: KafkaSettings, *, group_id: str, transactional_prefix: str, instance_id: str | None = None
     ) -> None:
+        self._settings = settings
         self._group_id = group_id
         self._instance_id = instance_id
         self._rights = Rights(group_id, transactional_prefix, settings.user() or "<name>")
@@ -95,10 +96,19 @@ class KafkaCluster:
 
     def unowned(self, topic: str) -> Unowned:
         """Partitions of the topic that nobody has although the group is settled."""
+        if self._instance_id is None:
+            return Unowned(())
         count = self.partition_count(topic) or 0
         with translate(f"asking who has the partitions of {topic}"):
             found = self._admin.describe_groups([self._group_id])[self._group_id]
-        if found["error"] is not None or found["group_state"] != "Stable":
+        if found["error"] is not None:
+            # The client keeps asking a coordinator that is none any more: begin afresh.
+            with contextlib.suppress(client.KafkaError, OSError):
+                self._admin.close()
+            with translate("connecting again"):
+                self._admin = KafkaAdminClient(**self._settings.for_admin())
+            return Unowned(())
+        if found["group_state"] != "Stable":
             return Unowned(())
         owners = {
             one.get("group_instance_id") or one["member_id"]: [
