@@ -18,6 +18,7 @@ _WIDTH = 110
 MOST_KEYS = 30  # shown; all are in calibration.json
 
 _KEY_HEADINGS = ("key", "samples", "a day", "armed", "alarms", "allowed", "per 1e5 (95 %)", "than stated", "guarantee")
+_LEFT = frozenset({"key", "change put in", "than stated", "guarantee"})
 _DELAY_HEADINGS = ("change put in", "places", "found", "median", "90 %", "median time", "90 % time")
 _RUN_HEADINGS = ("arl", "alarms", "allowed", "a day, all keys", "stated a day")
 
@@ -34,10 +35,10 @@ def lines(study: Study, proposal: Proposal) -> Iterator[str]:
         "Changes put into each key's own history, one at a time; one not found within "
         f"{_horizons(study)} samples counts as missed:"
     )
-    yield from table(_DELAY_HEADINGS, [_delay_cells(delay) for delay in study.delays])
+    yield from table(_DELAY_HEADINGS, [_delay_cells(delay) for delay in study.delays], _LEFT)
     yield ""
     yield "The same history at other run lengths (alarms of chance get fewer as arl grows, those of changes stay):"
-    yield from table(_RUN_HEADINGS, _run_rows(study))
+    yield from table(_RUN_HEADINGS, _run_rows(study), _LEFT)
     yield ""
     yield from _proposed(proposal)
 
@@ -71,7 +72,7 @@ def _rates(study: Study) -> Iterator[str]:
     ]
     run = study.configured
     everything = ("all", f"{sum(run.samples):,}", _number(study.input.samples_per_day), f"{run.armed_share:.0%}")
-    yield from table(_KEY_HEADINGS, [*rows, (*everything, *_rate_cells(study.rate), "")])
+    yield from table(_KEY_HEADINGS, [*rows, (*everything, *_rate_cells(study.rate), "")], _LEFT)
     if len(study.keys) > MOST_KEYS:
         yield f"... and {len(study.keys) - MOST_KEYS} keys with fewer alarms, in calibration.json"
     rate, per_day = study.rate, run.per_day(study.input.samples_per_day)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
 from kstream_worker.detectors.ranks_arming import arm
-from kstream_worker.detectors.ranks_kernel import CLIPPED, CROSSED, FINISHED, FULL, NUMBERS, STATES, walk
+from kstream_worker.detectors.ranks_kernel import CROSSED, FULL, walk
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ARMED,
@@ -29,7 +29,6 @@ from kstream_worker.detectors.ranks_layout import (
     PHASE,
     PROFILES,
     RAISED,
-    SEQ,
     UNTIL,
     V_SIZE,
     WARMING,
@@ -40,8 +39,9 @@ from kstream_worker.detectors.ranks_layout import (
     make_scratch,
 )
 from kstream_worker.detectors.ranks_report import guarantee_of, read_crossing
-from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
-from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
+from kstream_worker.detectors.streams import MAX_ARL, StreamBank
+from kstream_worker.models.bank import SlotArrays, fingerprint_of
+from kstream_worker.records import FloatMatrix, IntColumn, Transition
 
 KIND = "ranks"
 ROW = 2  # of what the numbers of a row mean: snapshots of other rows are refused
@@ -50,11 +50,10 @@ DEFAULT_WARMUP = {"none": 200, "auto": 600, "whiten": 600}
 COMPACT_WARMUP = {"none": 200, "auto": 400, "whiten": 400}  # its samples fit into the room of what follows
 MIN_WARMUP = {"none": 20, "auto": 60, "whiten": 60}
 MAX_WARMUP = {"none": 2000, "auto": 6000, "whiten": 6000}
-MAX_ARL = 1e20  # the statistics, in single precision, stay finite
 _LAST_TIME = np.iinfo(np.int64).max
 
 
-class RankBank(SlotBank):
+class RankBank(StreamBank):
     """Change detectors of many keys that see one stream each; implements `ports.Bank`, one-sided.
 
     A key warms up for `warmup` samples; then it is armed. After an alarm, `rebase` forgets all and warms up
@@ -85,6 +84,8 @@ class RankBank(SlotBank):
         ValueError: an argument is out of its range; says which.
     """
 
+    against = "past"
+
     def __init__(
         self,
         dims: int,
@@ -105,14 +106,13 @@ class RankBank(SlotBank):
         if warmup is None:
             warmup = (COMPACT_WARMUP if profile == "compact" else DEFAULT_WARMUP)[dependence]
         self.feature_names = report.feature_names(feature_names, dims)
-        self._arl = float(arl)
         self._hold = on_alarm == "hold"
         self._dead_time_ms = dead_time_ms
         shape = dims, warmup, DEPENDENCE[dependence], profile
-        self._layout, self._parts = make_layout(*shape), bytes_by_part(*shape)
-        self._plan = self._layout.table()
-        self._weights = column_weights(self._layout)
-        self._scratch = make_scratch(self._layout)
+        layout, self._parts = make_layout(*shape), bytes_by_part(*shape)
+        self._plan = layout.table()
+        self._weights = column_weights(layout)
+        self._scratch = make_scratch(layout)
         settings = {
             "row": ROW,
             "dims": dims,
@@ -128,80 +128,18 @@ class RankBank(SlotBank):
                 KIND,
                 fingerprint_of(settings),
                 seed,
-                floats=self._layout.floats,
-                ints=self._layout.ints,
-                shorts=self._layout.shorts,
+                floats=layout.floats,
+                ints=layout.ints,
+                shorts=layout.shorts,
                 capacity=capacity,
-            )
+            ),
+            layout,
+            arl,
         )
-
-    @property
-    def threshold(self) -> float:
-        """What the evidence must reach for an alarm: twice the stated average run length."""
-        return 2.0 * self._arl
 
     def bytes_by_part(self) -> dict[str, int]:
         """Bytes of one key by what they are for; they add up to `bytes_per_key`."""
         return dict(self._parts)
-
-    def retune(self, arl: float) -> None:
-        """Go on with another average run length; the state of the keys stays as it is.
-
-        Raises:
-            ValueError: not above 1, or above 1e290.
-        """
-        self._arl = report.check_arl(arl, MAX_ARL)
-
-    def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
-        """Walk n samples in order; see `ports.Bank.update`.
-
-        Args:
-            slots: int64[n].
-            x: None: this bank compares a key's samples with its own past.
-            y: float64[n, dims].
-            times: int64[n], event times in milliseconds.
-
-        Raises:
-            ValueError: a shape does not fit, a slot is not allocated, or a value is not finite; nothing has changed.
-        """
-        if x is not None:
-            raise ValueError("x must be None: this bank compares each key's samples y with its own past")
-        slots, y, times = self._slots.check_samples(slots, y, times, self._layout.dims)
-        n = len(slots)
-        counts = np.zeros((3, n), dtype=np.int64)
-        answers = np.full((3, n), np.nan)
-        answers[2] = 0.0
-        transitions: list[Transition] = []
-        at = 0
-        while True:
-            event, row = self._walk(at, slots, y, times, counts, answers)
-            if event == FINISHED:
-                break
-            slot = int(slots[row])
-            if event == CROSSED:
-                transitions.append(self._raise(row, slot, float(answers[2, row])))
-            elif event != FULL:
-                transitions.append(self._cleared(row, slot, "rearmed", before=True))
-            elif self._arm(slot):
-                transitions.append(self._cleared(row, slot, "rearmed"))
-            at = row if event not in (CROSSED, FULL) else row + 1
-        return Scores(
-            counts[STATES].astype(np.int8),
-            counts[NUMBERS],
-            answers[0],
-            answers[1],
-            answers[2],
-            transitions,
-            int(counts[CLIPPED].sum()),
-        )
-
-    def forget(self, slot: int) -> Transition | None:
-        """The `cleared` transition (row -1, reason `forgotten`) owed if the key is dropped now; changes nothing."""
-        return self._cleared(-1, slot, "forgotten") if self.raised(slot) else None
-
-    def raised(self, slot: int) -> bool:
-        """Whether the key's alarm is up: from the crossing until it is armed again."""
-        return bool(self._slots.ints[slot, ALARM] == 1)
 
     def _walk(
         self,
@@ -229,6 +167,13 @@ class RankBank(SlotBank):
             *self._scratch,
         )
 
+    def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:
+        if event == CROSSED:
+            return row + 1, self._raise(row, slot, evidence)
+        if event != FULL:
+            return row, self._cleared(row, slot, "rearmed", before=True)
+        return row + 1, self._cleared(row, slot, "rearmed") if self._arm(slot) else None
+
     def _arm(self, slot: int) -> bool:
         """Arm a key whose warm-up is full; True if that clears its alarm."""
         state = self._slots.ints[slot]
@@ -244,15 +189,7 @@ class RankBank(SlotBank):
     def _raise(self, row: int, slot: int, evidence: float) -> Transition:
         state = self._slots.ints[slot]
         crossing = read_crossing(self._slots.floats[slot], state, self._layout, self.feature_names)
-        transition = report.raised(
-            row=row,
-            slot=slot,
-            seq=int(state[SEQ]),
-            crossing=crossing,
-            evidence=evidence,
-            threshold=self.threshold,
-            guarantee=guarantee_of(state, self._arl),
-        )
+        transition = self._raised(row, slot, evidence, crossing)
         self._rearm(slot)
         return transition
 
@@ -270,18 +207,8 @@ class RankBank(SlotBank):
             state[V_SIZE : ATOM_COUNT + 1] = 0
             row[:] = 0.0
 
-    def _cleared(self, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:
-        """`before`: the row's sample is not yet counted, since it finds the alarm over."""
-        state = self._slots.ints[slot]
-        return report.cleared(
-            row=row,
-            slot=slot,
-            seq=int(state[SEQ]) + before,
-            reason=reason,
-            threshold=self.threshold,
-            time=int(state[CLOCK]),
-            guarantee=guarantee_of(state, self._arl),
-        )
+    def _guarantee(self, state: NDArray[np.int64]) -> report.Guarantee:
+        return guarantee_of(state, self._arl)
 
 
 Column = TypeVar("Column", IntColumn, FloatMatrix)

@@ -79,7 +79,7 @@ def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray
         plan: layout.
     """
     d = plan[DIMS]
-    samples = _take_samples(row, shorts, plan)
+    samples = take_samples(row, shorts, plan[WARMUP], plan)
     state[WHITENED] = 0
     state[LEFT_OVER] = NOTHING_LEFT
     if plan[TEST] > 0:
@@ -87,11 +87,7 @@ def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray
     used = samples[plan[TEST] * d :]
     n = plan[WARMUP] - plan[TEST]
     half = n // 2
-    values = np.empty(n)
-    for j in range(d):
-        for i in range(half):
-            values[i] = used[i * d + j]
-        row[plan[AT_CENTER] + j], row[plan[AT_SCALE] + j] = scaling.center_and_scale(values, half)
+    fit_scales(used, half, row, plan)
     q = np.empty(d + 1, dtype=np.int16)
     z = np.empty(d)
     start_learning(used, half, row, shorts, state, plan, q, z)
@@ -107,9 +103,20 @@ def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray
 
 
 @inline
-def _take_samples(row: np.ndarray, shorts: np.ndarray, plan: np.ndarray) -> np.ndarray:
-    """The samples of the warm-up, float64[warmup * d]; their room is cleared."""
-    samples = np.empty(plan[WARMUP] * plan[DIMS])
+def fit_scales(samples: np.ndarray, n: int, row: np.ndarray, plan: np.ndarray) -> None:
+    """Center and scale of each feature from the first n of the samples (float64[>= n * d])."""
+    d = plan[DIMS]
+    values = np.empty(n)
+    for j in range(d):
+        for i in range(n):
+            values[i] = samples[i * d + j]
+        row[plan[AT_CENTER] + j], row[plan[AT_SCALE] + j] = scaling.center_and_scale(values, n)
+
+
+@inline
+def take_samples(row: np.ndarray, shorts: np.ndarray, n: int, plan: np.ndarray) -> np.ndarray:
+    """The n samples that were collected before arming, float64[n * d]; their room is cleared."""
+    samples = np.empty(n * plan[DIMS])
     for entry in range(len(samples)):
         room, at = warmup_room(row, shorts, entry, plan)
         samples[entry] = room[at]

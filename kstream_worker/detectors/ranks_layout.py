@@ -281,17 +281,27 @@ def warmup_room(row: np.ndarray, shorts: np.ndarray, entry: int, plan: np.ndarra
 def column_weights(layout: Layout) -> NDArray[np.float64]:
     """Weights of all columns, float64[columns], sum 1.
 
-    Nine tenths: coordinates and radius one half, products and the learned score a quarter each (without products three
-    quarters and one quarter). One tenth: block means.
+    Nine tenths: as `sample_weights`. One tenth: block means.
     """
     dims = layout.dims
+    own = sample_weights(layout, 0.9)
+    return np.concatenate([own[:-1], np.full(dims, 0.1 / dims), own[-1:]])
+
+
+def sample_weights(layout: Layout, share: float = 1.0) -> NDArray[np.float64]:
+    """Weights of the columns that score single samples, fixed ones, then the learned one: float64[fixed + 1].
+
+    Their sum is `share`.
+
+    Coordinates and radius one half, products and the learned score a quarter each; without products three quarters
+    and one quarter.
+    """
     own = layout.v_rows
     products = layout.fixed - own
-    weights = np.empty(layout.columns)
-    weights[:own] = 0.9 * (0.5 if products else 0.75) / own
-    weights[own : layout.fixed] = 0.9 * 0.25 / max(1, products)
-    weights[layout.fixed : layout.fixed + dims] = 0.1 / dims
-    weights[-1] = 0.9 * 0.25
+    weights = np.empty(layout.fixed + 1)
+    weights[:own] = share * (0.5 if products else 0.75) / own
+    weights[own : layout.fixed] = share * 0.25 / max(1, products)
+    weights[-1] = share * 0.25
     return weights
 
 

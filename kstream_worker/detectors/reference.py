@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
-from kstream_worker.detectors.ranks_kernel import CLEARED, CLIPPED, CROSSED, FINISHED, NUMBERS, STATES
+from kstream_worker.detectors.ranks_kernel import CLEARED, CROSSED
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ARMED,
@@ -23,10 +23,10 @@ from kstream_worker.detectors.ranks_layout import (
     COUNT,
     PHASE,
     RAISED,
-    SEQ,
     UNTIL,
     Layout,
     make_scratch,
+    sample_weights,
 )
 from kstream_worker.detectors.reference_arming import freeze
 from kstream_worker.detectors.reference_bets import is_playable, tolerance
@@ -37,22 +37,21 @@ from kstream_worker.detectors.reference_layout import (
     GOAL,
     LEAST,
     ORIGIN,
-    column_weights,
     make_layout,
 )
 from kstream_worker.detectors.reference_report import guarantee_of, read_crossing
-from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
-from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
+from kstream_worker.detectors.streams import StreamBank
+from kstream_worker.models.bank import SlotArrays, fingerprint_of
+from kstream_worker.records import FloatMatrix, IntColumn, Transition
 
 KIND = "reference"
 MIN_SAMPLES, MAX_SAMPLES = 20, 2000
-MAX_ARL = 1e20  # the statistics, in single precision, stay finite
 _FIRST_TIME, _LAST_TIME = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 References = Mapping[bytes | None, FloatMatrix]
 
 
-class ReferenceBank(SlotBank):
+class ReferenceBank(StreamBank):
     """Change detectors of many keys that see one stream each; implements `ports.Bank`, one-sided.
 
     The reference of a key is, in this order of preference: its samples in `references`, those under None in
@@ -82,6 +81,8 @@ class ReferenceBank(SlotBank):
         ValueError: an argument is out of its range; says which.
     """
 
+    against = "reference"
+
     def __init__(
         self,
         dims: int,
@@ -98,11 +99,10 @@ class ReferenceBank(SlotBank):
         seed: int = 0,
         capacity: int = 64,
     ) -> None:
-        self._layout = _check(dims, samples, delta, dead_time_ms)
+        layout = _check(dims, samples, delta, dead_time_ms)
         self.feature_names = report.feature_names(feature_names, dims)
-        self._arl = report.check_arl(arl, MAX_ARL)
         self._delta = delta
-        self._z = tolerance(delta, self._layout.fixed)
+        self._z = tolerance(delta, layout.fixed)
         self._references = _checked(references or {}, dims, samples, self._z)
         self._ranged = start_ms is not None or end_ms is not None
         if not is_playable(self._z, samples - samples // 2):
@@ -110,9 +110,9 @@ class ReferenceBank(SlotBank):
         self._span = _span(start_ms, end_ms, self._z)
         self._test = test
         self._dead_time_ms = dead_time_ms
-        self._plan = self._layout.table()
-        self._weights = column_weights(self._layout)
-        self._scratch = make_scratch(self._layout)
+        self._plan = layout.table()
+        self._weights = sample_weights(layout)
+        self._scratch = make_scratch(layout)
         settings = {
             "dims": dims,
             "samples": samples,
@@ -128,25 +128,14 @@ class ReferenceBank(SlotBank):
                 KIND,
                 fingerprint_of(settings),
                 seed,
-                floats=self._layout.floats,
-                ints=self._layout.ints,
-                shorts=self._layout.shorts,
+                floats=layout.floats,
+                ints=layout.ints,
+                shorts=layout.shorts,
                 capacity=capacity,
-            )
+            ),
+            layout,
+            arl,
         )
-
-    @property
-    def threshold(self) -> float:
-        """What the evidence must reach for an alarm: twice the stated average run length."""
-        return 2.0 * self._arl
-
-    def retune(self, arl: float) -> None:
-        """Go on with another average run length; the state of the keys stays as it is.
-
-        Raises:
-            ValueError: not above 1, or above 1e290.
-        """
-        self._arl = report.check_arl(arl, MAX_ARL)
 
     def allocate(self, key: bytes) -> int:
         """A fresh slot for this key, with its reference in it where one was given."""
@@ -161,57 +150,6 @@ class ReferenceBank(SlotBank):
         state[ORIGIN] = FROM_SHARED if own is None else FROM_FILE
         self._put(slot, reference.ravel())
         return slot
-
-    def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
-        """Walk n samples in order; see `ports.Bank.update`.
-
-        Args:
-            slots: int64[n].
-            x: None: this bank compares a key's samples with its reference.
-            y: float64[n, dims].
-            times: int64[n], event times in milliseconds.
-
-        Raises:
-            ValueError: a shape does not fit, a slot is not allocated, or a value is not finite; nothing has changed.
-        """
-        if x is not None:
-            raise ValueError("x must be None: this bank compares each key's samples y with its own reference")
-        slots, y, times = self._slots.check_samples(slots, y, times, self._layout.dims)
-        n = len(slots)
-        counts = np.zeros((3, n), dtype=np.int64)
-        answers = np.full((3, n), np.nan)
-        answers[2] = 0.0
-        transitions: list[Transition] = []
-        at = 0
-        while True:
-            event, at = self._walk(at, slots, y, times, counts, answers)
-            if event == FINISHED:
-                break
-            slot = int(slots[at])
-            if event == CROSSED:
-                transitions.append(self._raise(at, slot, float(answers[2, at])))
-                at += 1
-            elif event == CLEARED:
-                transitions.append(self._cleared(at, slot, "rearmed", before=True))
-            else:
-                self._freeze(slot)
-        return Scores(
-            counts[STATES].astype(np.int8),
-            counts[NUMBERS],
-            answers[0],
-            answers[1],
-            answers[2],
-            transitions,
-            int(counts[CLIPPED].sum()),
-        )
-
-    def forget(self, slot: int) -> Transition | None:
-        """The `cleared` transition (row -1, reason `forgotten`) owed if the key is dropped now; changes nothing."""
-        return self._cleared(-1, slot, "forgotten") if self.raised(slot) else None
-
-    def raised(self, slot: int) -> bool:
-        """Whether the key's alarm is up: from the crossing until it is armed again."""
-        return bool(self._slots.ints[slot, ALARM] == 1)
 
     def _walk(
         self,
@@ -241,6 +179,14 @@ class ReferenceBank(SlotBank):
             *self._scratch,
         )
 
+    def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:
+        if event == CROSSED:
+            return row + 1, self._raise(row, slot, evidence)
+        if event == CLEARED:
+            return row, self._cleared(row, slot, "rearmed", before=True)
+        self._freeze(slot)
+        return row, None
+
     def _put(self, slot: int, samples: NDArray[np.float64]) -> None:
         """Put the samples of a reference where the walk would have collected them."""
         row = self._slots.floats[slot, self._layout.union :]
@@ -257,33 +203,13 @@ class ReferenceBank(SlotBank):
 
     def _raise(self, row: int, slot: int, evidence: float) -> Transition:
         floats, state = self._slots.floats[slot], self._slots.ints[slot]
-        transition = report.raised(
-            row=row,
-            slot=slot,
-            seq=int(state[SEQ]),
-            crossing=read_crossing(floats, state, self._layout, self.feature_names),
-            evidence=evidence,
-            threshold=self.threshold,
-            guarantee=self._guarantee(state),
-        )
+        crossing = read_crossing(floats, state, self._layout, self.feature_names)
+        transition = self._raised(row, slot, evidence, crossing)
         state[ALARM] = 1
         state[PHASE] = RAISED
         state[UNTIL] = min(int(state[CLOCK]) + self._dead_time_ms, int(_LAST_TIME))
         floats[self._layout.R : self._layout.run_time + self._layout.locators] = 0.0
         return transition
-
-    def _cleared(self, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:
-        """`before`: the row's sample is not yet counted, since it finds the alarm over."""
-        state = self._slots.ints[slot]
-        return report.cleared(
-            row=row,
-            slot=slot,
-            seq=int(state[SEQ]) + before,
-            reason=reason,
-            threshold=self.threshold,
-            time=int(state[CLOCK]),
-            guarantee=self._guarantee(state),
-        )
 
     def _guarantee(self, state: NDArray[np.int64]) -> report.Guarantee:
         elsewhere = "file" if self._references else "range" if self._ranged else ""

@@ -10,13 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from kstream_worker.detectors.ranking import place
-from kstream_worker.detectors.ranks_arming import start_learning
+from kstream_worker.detectors.ranks_arming import fit_scales, start_learning, take_samples
 from kstream_worker.detectors.ranks_layout import (
-    AT_CENTER,
     AT_H_BAG,
-    AT_SCALE,
     AT_T_RING,
-    AT_UNION,
     AT_V_BAG,
     COUNT,
     DIMS,
@@ -28,7 +25,6 @@ from kstream_worker.detectors.ranks_layout import (
     V_ROOM,
     V_ROWS,
     V_SIZE,
-    warmup_room,
 )
 from kstream_worker.detectors.ranks_sample import clip_raw, to_steps
 from kstream_worker.detectors.reference_layout import LEFT_OVER
@@ -54,13 +50,9 @@ def freeze(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, test: bool, p
     d = plan[DIMS]
     n = state[COUNT]
     half = n // 2
-    samples = _take_samples(row, shorts, n, plan)
+    samples = take_samples(row, shorts, n, plan)
     state[LEFT_OVER] = _left_over(samples, n, d) if test else NOTHING_LEFT
-    values = np.empty(n)
-    for j in range(d):
-        for i in range(half):
-            values[i] = samples[i * d + j]
-        row[plan[AT_CENTER] + j], row[plan[AT_SCALE] + j] = scaling.center_and_scale(values, half)
+    fit_scales(samples, half, row, plan)
     q = np.empty(d + 1, dtype=np.int16)
     z = np.empty(d)
     start_learning(samples, half, row, shorts, state, plan, q, z)
@@ -72,18 +64,6 @@ def freeze(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, test: bool, p
             place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], h_room, d, state[H_SIZE], h_room, q)
             state[H_SIZE] += 1
     state[V_SIZE] = n
-
-
-@inline
-def _take_samples(row: np.ndarray, shorts: np.ndarray, n: int, plan: np.ndarray) -> np.ndarray:
-    """The n samples of the reference, float64[n * d]; their room is cleared."""
-    samples = np.empty(n * plan[DIMS])
-    for entry in range(len(samples)):
-        room, at = warmup_room(row, shorts, entry, plan)
-        samples[entry] = room[at]
-    row[plan[AT_UNION] :] = 0.0
-    shorts[:] = 0
-    return samples
 
 
 @inline

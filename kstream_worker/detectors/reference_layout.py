@@ -6,9 +6,6 @@ the learned score, the bets and their runs.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kstream_worker.detectors import ranks_layout
 from kstream_worker.detectors.ranks_layout import (
     BLOCK_SUM,
@@ -95,18 +92,3 @@ def make_layout(dims: int, samples: int) -> Layout:
         shorts=bags.here,
         ints=INTS,
     )
-
-
-def column_weights(layout: Layout) -> NDArray[np.float64]:
-    """Weights of all columns, float64[columns], sum 1.
-
-    Coordinates and radius one half, products and the learned score a quarter each; without products three quarters
-    and one quarter.
-    """
-    own = layout.v_rows
-    products = layout.fixed - own
-    weights = np.empty(layout.columns)
-    weights[:own] = (0.5 if products else 0.75) / own
-    weights[own : layout.fixed] = 0.25 / max(1, products)
-    weights[-1] = 0.25
-    return weights

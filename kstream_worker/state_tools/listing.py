@@ -9,7 +9,7 @@ from kstream_worker.state_tools.survey import Entry, Survey
 
 HEADINGS = ("partition", "offset", "to replay", "keys", "bytes", "clock", "epoch", "gen", "attempts", "release")
 KEY_HEADINGS = ("partition", "key", "position", "last seen", "bytes", "alarm")
-_LEFT = frozenset({"key", "clock", "last seen", "release", "alarm", "change put in", "than stated", "guarantee"})
+_LEFT = frozenset({"key", "clock", "last seen", "release", "alarm"})
 
 
 def partition_row(found: Survey) -> dict[str, object]:
@@ -87,13 +87,13 @@ def key_cells(found: Survey) -> Iterator[tuple[str, ...]]:
         yield (str(found.number), key_name(key), *numbers, _alarm(entry))
 
 
-def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Lines with columns of equal width."""
+def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]], left: frozenset[str] = _LEFT) -> Iterator[str]:
+    """Lines with columns of equal width; those of the headings in `left` are flush left, the others right."""
     lines = [headings, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (
-            cell.ljust(width) if name in _LEFT else cell.rjust(width)
+            cell.ljust(width) if name in left else cell.rjust(width)
             for name, cell, width in zip(headings, line, widths, strict=True)
         )
         yield "  ".join(cells).rstrip()

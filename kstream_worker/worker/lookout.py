@@ -128,9 +128,11 @@ class Lookout:
 
     def _pass_markers(self, task: Task, position: int | None) -> None:
         """Only markers and aborted records: retention of them must not look like a loss at the next start."""
-        if position is not None and task.ledger.replaying:
+        if position is None:
+            return
+        if task.ledger.replaying:  # what lies behind is not read before the start is counted
             position = min(position, task.ledger.live_from)
-        if position is not None and position > task.ledger.reached:
+        if position > task.ledger.reached:
             task.ledger.advance(position, 0)
             if position > task.ledger.live_from:
                 self._committer.outbox.advance(task.partition, task.progress)

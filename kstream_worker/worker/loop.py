@@ -420,7 +420,7 @@ class Worker:
 
     def _drained(self) -> bool:
         """`--drain`: whether all partitions of the topic are ours and up to date."""
-        if self._opener or any(tp in self._marks or self._marks.replays(tp) for tp in self._tasks):
+        if self._opener or any(map(self._marks.on_its_way, self._tasks)):
             return False
         try:
             return len(self._tasks) == self._cluster.partition_count(self._settings.topic)
@@ -443,5 +443,5 @@ class Worker:
             log.warning("closing failed", what=what, why=str(error))
 
     def _show_assignment(self) -> None:
-        ready = sum(tp not in self._marks and not self._marks.replays(tp) for tp in self._tasks)
+        ready = sum(not self._marks.on_its_way(tp) for tp in self._tasks)
         self._board.set_assignment(len(self._tasks) + len(self._opener), ready)

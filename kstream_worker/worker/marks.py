@@ -52,6 +52,10 @@ class Marks:
         """Whether only records that were read before may go into the models of this partition."""
         return partition in self._replays
 
+    def on_its_way(self, partition: TopicPartition) -> bool:
+        """Whether no new record of this partition is read yet."""
+        return partition in self._waiting or partition in self._replays
+
     def begin(self, task: Task) -> None:
         """A partition is open: read again what its models lack."""
         tp = task.partition

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from benchmarks import arl_reference
 from kstream_worker.detectors import ranking, reference_bets
+from kstream_worker.detectors.ranks_layout import sample_weights
 from kstream_worker.detectors.reference import ReferenceBank, digest_of
-from kstream_worker.detectors.reference_layout import column_weights, make_layout
+from kstream_worker.detectors.reference_layout import make_layout
 from kstream_worker.numerics.random import stream_of, uniform
 from kstream_worker.records import Scores, Transition
 
@@ -141,7 +142,7 @@ def test_the_short_bench_stays_below_the_nominal_rate_and_would_not_without_a_to
 @pytest.mark.parametrize("dims", [1, 2, 5, 10, 12])
 def test_weights_sum_to_one(dims: int) -> None:
     layout = make_layout(dims, N)
-    weights = column_weights(layout)
+    weights = sample_weights(layout)
     assert weights.sum() == pytest.approx(1.0)
     assert len(weights) == layout.columns
     assert (weights > 0.0).all()
