@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED, one_sided, shiryaev_roberts, two_sided
+from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED, one_sided, shiryaev_roberts, two_sided, upward
 from kstream_worker.detectors.ranking import count, count_products, count_scores, p_value, place, product
 from kstream_worker.detectors.ranks_layout import (
     AT_H_BAG,
@@ -38,6 +38,7 @@ from kstream_worker.detectors.ranks_layout import (
     SEQ,
     SHORTS,
     TWO_SIDED_LOCATORS,
+    UPWARD,
     V_ROOM,
     V_ROWS,
     V_SIZE,
@@ -201,7 +202,10 @@ def bet_two_sided(
         work: scratch matrix.
     """
     g = work[GAINS]
-    two_sided(p, g)
+    if plan[UPWARD] == 1:
+        upward(p, g)
+    else:
+        two_sided(p, g)
     R = singles(row, plan[AT_R], plan[BETS])
     row[plan[AT_VALUES] + column] = shiryaev_roberts(R, g, column * TWO_SIDED, TWO_SIDED, a)
     located = work[LOCATED]  # the boldest of each direction: their runs end soonest when nothing has changed

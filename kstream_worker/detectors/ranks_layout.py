@@ -110,6 +110,7 @@ class Layout(NamedTuple):
     s_bag: int
     shorts: int
     ints: int
+    upward: int = 0  # 1: bets pay for high coordinates alone
 
     def table(self) -> NDArray[np.int64]:
         """The layout as kernels take it: `plan[AT_R]` and the like."""
@@ -157,7 +158,8 @@ class Layout(NamedTuple):
     AT_S_BAG,
     SHORTS,
     INTS,
-) = range(39)
+    UPWARD,
+) = range(40)
 
 
 # Rows of the scratch matrix.
@@ -281,9 +283,16 @@ def warmup_room(row: np.ndarray, shorts: np.ndarray, entry: int, plan: np.ndarra
 def column_weights(layout: Layout) -> NDArray[np.float64]:
     """Weights of all columns, float64[columns], sum 1.
 
-    Nine tenths: as `sample_weights`. One tenth: block means.
+    Nine tenths: as `sample_weights`. One tenth: block means. Where only high coordinates pay, all of the nine tenths is
+    theirs, as any other score would pay for low ones too; 6 of a column's 14 bets are made then, which the weights make
+    up for.
     """
     dims = layout.dims
+    if layout.upward:
+        weights = np.zeros(layout.columns)
+        weights[:dims] = 0.9 / dims
+        weights[layout.fixed : layout.fixed + dims] = 0.1 / dims
+        return weights * (TWO_SIDED / ONE_SIDED)
     own = sample_weights(layout, 0.9)
     return np.concatenate([own[:-1], np.full(dims, 0.1 / dims), own[-1:]])
 

@@ -1,0 +1,7 @@
+"""The built-in kinds of models beyond the likelihood ratio, by the names under which they are configured."""
+
+from __future__ import annotations
+
+from kstream_worker.models.contract import ModelKind
+
+KINDS: dict[str, ModelKind] = {}
