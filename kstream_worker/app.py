@@ -26,7 +26,7 @@ from kstream_worker.errors import ConfigError
 from kstream_worker.gate import Gate, RejectPolicy
 from kstream_worker.http import Status
 from kstream_worker.measures import Telemetry
-from kstream_worker.modelling import build_model_bank, is_ratio, options_of, takes_missing
+from kstream_worker.modelling import build_model_bank, is_ratio, options_of, takes_missing, warm_up_detector
 from kstream_worker.models.bank import fingerprint_of
 from kstream_worker.numerics.version import ARITHMETIC
 from kstream_worker.pairing import pairing_of
@@ -357,3 +357,5 @@ def warm_up_kernels(config: Config) -> None:
     y = rng.standard_normal((n, dims))
     y[-200:] += 6.0
     bank.update(slots, x, y, np.arange(n, dtype=np.int64) + (config.reference.start_ms() or 0))
+    if not is_ratio(config):
+        warm_up_detector()

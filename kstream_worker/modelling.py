@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from kstream_worker.codec import Binding
 from kstream_worker.config import Config
@@ -54,6 +55,14 @@ def build_model_bank(config: Config, binding: Binding) -> ModelBank:
         return ModelBank(model, _detector(config, model), seen, missing=kind.missing)
     except ValueError as error:
         raise ConfigError(f"`model.kind` {name}: {error}") from error
+
+
+def warm_up_detector() -> None:
+    """Compile the detector of scores, or load it from its cache: a model may hold its scores back for long."""
+    bank = RankBank(1, alternative="greater")
+    n = 1200
+    scores = np.random.default_rng(0).standard_normal((n, 1))
+    bank.follow(np.full(n, bank.allocate(b""), dtype=np.int64), scores, np.zeros(n, dtype=np.int64))
 
 
 def _kind(name: str) -> ModelKind:

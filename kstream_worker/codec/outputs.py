@@ -272,7 +272,8 @@ def named(columns: Sequence[Column], estimates: FloatMatrix) -> Iterator[dict[st
     entries: list[list[Any]] = []
     for column, values in zip(columns, estimates.T, strict=True):
         numbers = _or_none(values)
-        entries.append(list(map(dict(enumerate(column.texts)).get, numbers)) if column.texts else numbers)
+        texts: dict[float | None, str] = dict(enumerate(column.texts))
+        entries.append(list(map(texts.get, numbers)) if texts else numbers)
     rows = zip(*entries, strict=True) if entries else repeat((), len(estimates))
     return (dict(zip(names, row, strict=True)) for row in rows)
 

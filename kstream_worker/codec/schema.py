@@ -52,9 +52,9 @@ def row_schema(binding: Binding) -> RowSchema:
     """The struct type of a binding and its column getters."""
     tree: _Tree = {}
     for side in filter(None, (binding.x, binding.y)):
-        optional = binding.missing and side is binding.y
-        number = float | None if optional else float
-        leaf = _Leaf(tuple[(number,) * side.dims] if side.is_array else number, not optional)  # type: ignore[misc]
+        holed = binding.missing and side is binding.y
+        number: Any = float | None if holed else float
+        leaf = _Leaf(tuple[(number,) * side.dims] if side.is_array else number, not holed)
         for path in side.paths:
             _plant(tree, path, leaf)
     for optional, kind in ((binding.timestamp, _TIME), (binding.key, _KEY)):

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
 from kstream_worker.config.commissioning import ReferenceConfig
 from kstream_worker.config.fields import fields_of
 from kstream_worker.config.kinds import BUILT_IN, RATIO, Facts, facts
@@ -119,7 +121,7 @@ def _kind(config: Config) -> Iterator[str]:
         own = "model" if name == RATIO else name
         yield f"`model.options` are of kinds of other packages: settings of {name} stand in section `{own}`"
     for other in BUILT_IN:
-        if other != name and other != RATIO:
+        if other not in (name, RATIO):
             yield from _unused(config, other)
 
 
@@ -130,7 +132,7 @@ def _modes(name: str, found: Facts) -> tuple[str, ...]:
 
 
 def _unused(config: Config, kind: str) -> Iterator[str]:
-    section = getattr(config, kind)
+    section: msgspec.Struct = getattr(config, kind)
     for name, field in fields_of(type(section)).items():
         if getattr(section, name) != field.default:
             yield f"`{kind}.{name}` has no effect unless `model.kind` is {kind}"

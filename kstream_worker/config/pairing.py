@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from kstream_worker.config.fields import doc, duration
+
+PairingMode: TypeAlias = Literal["auto", "explicit", "stream", "reference", "lag", "single"]
 
 
 class PairingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How records become what the models see."""
 
     mode: Annotated[
-        Literal["auto", "explicit", "stream", "reference", "lag", "single"],
+        PairingMode,
         doc(
             "`explicit`: each record holds a reference sample x and a live sample y. `stream`: one sample a "
             "record, the key's own past is the reference. `reference`: likewise, but that past is frozen "

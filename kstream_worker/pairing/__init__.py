@@ -32,7 +32,7 @@ class Pairing(Protocol):
             offsets: int64[n], ascending.
             times: int64[n], event times, milliseconds since the epoch.
             keys: n entity keys.
-            x: float64[n, d], the reference side; None when records are one-sided.
+            x: float64[n, dx], the reference or input side; None when records are one-sided.
             y: float64[n, d], the live side.
         """
         ...

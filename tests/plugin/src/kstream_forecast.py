@@ -30,9 +30,8 @@ class Forecast(SlotBank):
             row, state, d = self.slots.floats[slot], self.slots.ints[slot], len(sample)
             if state[SAMPLES] > 0:
                 answer.values[i] = row[:d]
-            square = 0.0
+            square, rate = 0.0, max(self._rate, 1.0 / (state[SAMPLES] + 1))
             for j, value in enumerate(sample):
-                rate = max(self._rate, 1.0 / (state[SAMPLES] + 1))
                 off = value - row[j]
                 square += off * off
                 row[d + j] += rate * (off * off - row[d + j])
@@ -53,9 +52,8 @@ class ForecastKind:
     sides, same_space, missing = "single", True, False
 
     def build(self, shape, options) -> Forecast:
-        unknown = set(options) - {"memory"}
-        if unknown:
-            raise ValueError(f"unknown options {sorted(unknown)}; there is `memory`")
+        if set(options) - {"memory"}:
+            raise ValueError(f"of the options {sorted(options)} there is `memory` alone")
         return Forecast(shape.y_names, shape.seed, float(options.get("memory", 100.0)))
 
 
