@@ -39,6 +39,15 @@ def install(folder: Path) -> Path:
     return target
 
 
+def register(folder: Path, package: str, kinds: dict[str, str]) -> None:
+    """What an installed package leaves behind that registers these kinds: `{name: "module:object"}`."""
+    about = folder / f"{package.replace('-', '_')}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    points = "\n".join(f"{name} = {value}" for name, value in kinds.items())
+    (about / "entry_points.txt").write_text(f"[kstream_worker.models]\n{points}\n")
+
+
 def environment(site: Path) -> dict[str, str]:
     """Variables of a process that finds the installed plugin, and the package under test."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(site)))}

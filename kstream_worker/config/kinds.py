@@ -6,7 +6,8 @@ A built-in kind has a line here, a section of its name in `schema.Config` where 
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+import difflib
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from typing import Any, NamedTuple
 
 RATIO = "ratio"
@@ -51,9 +52,12 @@ def third_party(name: str) -> Any:
     Raises:
         ValueError: there is none, two packages claim the name, or what is registered cannot be loaded or is no kind.
     """
-    found = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not found:
-        raise ValueError(f"there is no `model.kind` {name}: {available()}")
+    others = entry_points(group=GROUP)
+    found = [point for point in others if point.name == name]
+    if not found:  # without the text that was given: a value in the wrong place may be a secret
+        near = difflib.get_close_matches(name.lower(), [*BUILT_IN, *others.names], n=1, cutoff=0.6)
+        advice = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"`model.kind` names no kind that is installed: {_available(others)}{advice}")
     if len({point.value for point in found}) > 1:
         packages = " and ".join(sorted(map(_package, found)))
         raise ValueError(f"`model.kind` {name} is registered by {packages}: uninstall one of them")
@@ -74,10 +78,8 @@ def third_party(name: str) -> Any:
     return kind
 
 
-def available() -> str:
-    """All kinds, in words."""
-    others = sorted({point.name: point for point in entry_points(group=GROUP)}.items())
-    named = [*BUILT_IN, *(f"{name} ({_package(point)})" for name, point in others if name not in BUILT_IN)]
+def _available(others: EntryPoints) -> str:
+    named = [*BUILT_IN, *(f"{name} ({_package(others[name])})" for name in sorted(others.names - set(BUILT_IN)))]
     return f"there are {', '.join(named)}" if len(named) > 1 else f"there is {named[0]} alone"
 
 

@@ -1,4 +1,4 @@
-"""Any model with a detector of its scores: numbers and times of samples, drivers, guarantee, and what is not alarmed."""
+"""Any model with a detector of its scores: numbers and times of samples, drivers, guarantee, what is no alarm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -52,9 +52,9 @@ class Silent(Distance):
     watched = ()
 
 
-def bank_of(model: Distance | None = None, **settings: Any) -> ModelBank:
-    settings = {"arl": 1e4, "dependence": "none", "alternative": "greater", **settings}
-    return ModelBank(model or Distance(), RankBank(1, feature_names=("first",), **settings), SHAPE)
+def bank_of(model: Distance | None = None, **options: Any) -> ModelBank:
+    options = {"arl": 1e4, "dependence": "none", "alternative": "greater", **options}
+    return ModelBank(model or Distance(), RankBank(1, feature_names=("first",), **options), SHAPE)
 
 
 def samples(n: int, seed: int = 1) -> NDArray[np.float64]:
@@ -93,6 +93,7 @@ def test_it_warms_up_until_so_many_samples_had_scores() -> None:
     assert states.tolist() == [0] * 130 + [1] * 270
 
 
+@settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(1, 120), max_size=6))
 def test_drivers_are_those_of_the_sample_that_crossed(cuts: list[int]) -> None:
     y = samples(500)
@@ -136,16 +137,16 @@ def test_a_model_that_fits_better_and_better_raises_no_alarm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "level", "words"),
+    ("options", "level", "words"),
     [
         ({"dependence": "none"}, "approximate", "goes on learning: the mean number of samples with scores"),
         ({"dependence": "whiten"}, "approximate", "innovations of autoregressions"),
     ],
 )
-def test_no_alarm_is_called_exact(settings: dict[str, str], level: str, words: str) -> None:
-    y = samples(1500)
+def test_no_alarm_is_called_exact(options: dict[str, str], level: str, words: str) -> None:
+    y = samples(1300)
     y[1200:, 0] += 9.0
-    bank = bank_of(**settings)
+    bank = bank_of(**options)
     slot = bank.allocate(b"key")
     raised = feed(bank, slot, y).transitions[0]
     assert (raised.guarantee, raised.kind) == (level, "raised")

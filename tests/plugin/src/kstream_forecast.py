@@ -1,7 +1,5 @@
 """A model of another package: each sample is expected at an exponentially weighted average of the key's former ones."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
