@@ -5,12 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
 from kafka_support import USERS, MakeTopic, SecureKafka, docker_kafka, login, topics_of
+from plugin_support import install
 
 from kstream_worker.bus.broker import LocalKafka, SaslPlain
+
+
+@pytest.fixture(scope="session")
+def plugin_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the package of `tests/plugin` is installed."""
+    return install(tmp_path_factory.mktemp("plugin"))
 
 
 @pytest.fixture(scope="session")

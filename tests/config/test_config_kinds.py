@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plugin_support import register
+from plugin_support import forecast_module, register
 
 from kstream_worker import app
 from kstream_worker.config import Config, ConfigProblems, from_dict, load
@@ -33,6 +33,7 @@ KINDS_THERE = {
     "wrong": "some_kinds:WRONG",
     "gone": "not_there:KIND",
     "twice": "some_kinds:PAIR",
+    "forecast": "kstream_forecast:KIND",
 }
 
 
@@ -42,6 +43,7 @@ def kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register(tmp_path, "kinds-of-ours", KINDS_THERE)
     register(tmp_path, "kinds-of-others", {"twice": "some_kinds:HOLED"})
     monkeypatch.syspath_prepend(tmp_path)
+    forecast_module()
 
 
 def values(**changes: Any) -> dict[str, Any]:
@@ -140,6 +142,11 @@ def test_a_lagged_model_is_built_for_pairs_of_the_sample() -> None:
 def test_kind_and_options_belong_to_the_identity_of_state() -> None:
     ratio = app.state_identity(config_of())
     assert ratio.pipeline == app.state_identity(config_of(detector__arl=1000.0)).pipeline
+    short, long = (config_of(model__kind="forecast", model__options={"memory": memory}) for memory in (10, 20))
+    identities = [app.state_identity(config) for config in (short, long)]
+    assert len({identity.pipeline for identity in (ratio, *identities)}) == 3
+    assert len({identity.bank for identity in (ratio, *identities)}) == 3
+    assert app.state_identity(short) == identities[0]
 
 
 def test_built_in_kinds_are_known_to_the_configuration_as_they_are() -> None:
