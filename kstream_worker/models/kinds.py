@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from kstream_worker.models.contract import ModelKind
+from kstream_worker.models.river import RiverKind
 
-KINDS: dict[str, ModelKind] = {}
+KINDS: dict[str, ModelKind] = {
+    "river": RiverKind(),
+}

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 from plugin_support import forecast_module
 
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
-from kstream_worker.models.contract import Column, Estimates, Features, Model
+from kstream_worker.models.contract import Column, Estimates, Features, Model, Shape
 from kstream_worker.models.lagged import Lagged
+from kstream_worker.models.river import RiverModel
 from kstream_worker.records import FloatMatrix, IntColumn
 
 NAMES = ("a", "b")
@@ -100,3 +102,9 @@ MODELS: dict[str, ModelCase] = {
     ),
     "lag-3": ModelCase(lambda seed: Lagged(Linear(DIMS), DIMS, lag=3), lambda: Lagged(Linear(DIMS), DIMS, lag=2)),
 }
+if find_spec("river"):  # an optional extra
+    MODELS["river"] = ModelCase(
+        lambda seed: RiverModel(Shape(("u", "v"), NAMES, seed), settle=30),
+        lambda: RiverModel(Shape(("u", "v"), NAMES, 0), settle=31),
+        x_dims=2,
+    )
