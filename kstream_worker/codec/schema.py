@@ -54,7 +54,7 @@ def row_schema(binding: Binding) -> RowSchema:
     for side in filter(None, (binding.x, binding.y)):
         holed = binding.missing and side is binding.y
         number: Any = float | None if holed else float
-        leaf = _Leaf(tuple[(number,) * side.dims] if side.is_array else number, not holed)
+        leaf = _Leaf(tuple[(number,) * side.dims] if side.is_array else number, not holed)  # type: ignore[misc]
         for path in side.paths:
             _plant(tree, path, leaf)
     for optional, kind in ((binding.timestamp, _TIME), (binding.key, _KEY)):

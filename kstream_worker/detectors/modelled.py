@@ -7,8 +7,8 @@ and nobody is to be called for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.detectors.report import Guarantee
 from kstream_worker.detectors.tally import Tally
 from kstream_worker.models.bank import SlotMap, fingerprint_of, seal, unseal
-from kstream_worker.models.contract import Column, Model, Shape
+from kstream_worker.models.contract import Column, Features, Model, Shape
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 MAX_WATCHED = 8
@@ -119,15 +119,24 @@ class ModelBank:
             [],
             estimates=np.full((n, len(self.columns)), np.nan),
         )
-        for rows in turns(slots):
-            self._turn(rows, slots, x, y, times, answers)
-        answers.transitions.sort(key=lambda transition: transition.row)
+        batch = _Batch(slots, x, y, times)
+        taken = list(turns(slots))
+        # An alarm tells the drivers as of its own sample, but a model knows only those of its latest. So either no key
+        # has a later sample in what is done at once, or there is a way back; the cheaper one, and the same to the bit.
+        several = slots[taken[1]] if len(taken) > 1 else slots[:0]
+        if len(taken) > len(several):
+            before = {slot: self._model.snapshot(self._inner.one(slot)) for slot in several.tolist()}
+            self._take(np.arange(n), batch, answers, before)
+        else:
+            for rows in taken:
+                self._take(rows, batch, answers, {})
+            answers.transitions.sort(key=lambda transition: transition.row)
         return answers
 
     def forget(self, slot: int) -> Transition | None:
         """The `cleared` transition owed when this key is dropped now; changes nothing."""
         owed = self._watch.forget(slot)
-        return None if owed is None else self._told(owed, -1)
+        return None if owed is None else _told(owed, -1)
 
     def raised(self, slot: int) -> bool:
         """Whether the key's alarm is up."""
@@ -169,19 +178,11 @@ class ModelBank:
         slots, y, times = rows.check_samples(slots, y, times, self._y_dims, missing=self._missing)
         return slots, None, y, times
 
-    def _turn(
-        self,
-        rows: NDArray[np.int64],
-        slots: IntColumn,
-        x: FloatMatrix | None,
-        y: FloatMatrix,
-        times: IntColumn,
-        answers: Scores,
-    ) -> None:
-        """One sample of each of some keys: a model's `drivers` are then those of the sample that crossed."""
-        own, now = slots[rows], times[rows]
-        said = self._model.update(self._inner.all(own), None if x is None else x[rows], y[rows], now)
-        found = self._watch.follow(own, said.scores, now)
+    def _take(self, rows: NDArray[np.int64], batch: _Batch, answers: Scores, before: Mapping[int, bytes]) -> None:
+        """Rows of a batch; `before` has the models of those keys of which there are several."""
+        part = batch.part(rows)
+        said = self._model.update(self._inner.all(part.slots), part.x, part.y, part.times)
+        found = self._watch.follow(part.slots, said.scores, part.times)
         if isinstance(self._watch, Tally):
             found.state[:] = np.where(np.isfinite(said.values).any(axis=1), _ARMED, _WARMING)
         answers.state[rows] = found.state
@@ -189,16 +190,47 @@ class ModelBank:
         answers.evidence[rows] = found.evidence
         if answers.estimates is not None:
             answers.estimates[rows] = said.values
-        answers.transitions += [self._told(transition, int(rows[transition.row])) for transition in found.transitions]
+        for transition in found.transitions:
+            told = _told(transition, int(rows[transition.row]))
+            if told.kind == "raised":
+                drivers = self._drivers(told.slot, told.row, batch, before)
+                told = replace(told, direction="up", features=drivers or told.features)
+            answers.transitions.append(told)
 
-    def _told(self, transition: Transition, row: int) -> Transition:
-        """The detector's transition as one of the model."""
-        said = guarantee_of(transition)
-        told = replace(transition, row=row, guarantee=said.level, guarantee_reason=said.reason)
-        if transition.kind != "raised":
-            return told
-        drivers = self._model.drivers(self._inner.one(transition.slot))
-        return replace(told, direction="up", features=drivers or transition.features)
+    def _drivers(self, slot: int, row: int, batch: _Batch, before: Mapping[int, bytes]) -> Features:
+        """As of a row of the batch: of the model as it is, or of one that is brought there again."""
+        if slot not in before:
+            return self._model.drivers(self._inner.one(slot))
+        part = batch.part(np.flatnonzero(batch.slots[: row + 1] == slot))
+        again = self._model.allocate(b"")
+        try:
+            self._model.restore(again, before[slot])
+            self._model.update(np.full_like(part.slots, again), part.x, part.y, part.times)
+            return self._model.drivers(again)
+        finally:
+            self._model.free(again)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Checked samples; fields as in `ModelBank.update`."""
+
+    slots: IntColumn
+    x: FloatMatrix | None
+    y: FloatMatrix
+    times: IntColumn
+
+    def part(self, rows: NDArray[np.int64]) -> _Batch:
+        """Some of them, in this order."""
+        if len(rows) == len(self.slots):
+            return self
+        return _Batch(self.slots[rows], None if self.x is None else self.x[rows], self.y[rows], self.times[rows])
+
+
+def _told(transition: Transition, row: int) -> Transition:
+    """The detector's transition as one of the model."""
+    said = guarantee_of(transition)
+    return replace(transition, row=row, guarantee=said.level, guarantee_reason=said.reason)
 
 
 def guarantee_of(transition: Transition) -> Guarantee:

@@ -111,6 +111,23 @@ def test_drivers_are_those_of_the_sample_that_crossed(cuts: list[int]) -> None:
     assert crossed is not None
 
 
+@pytest.mark.parametrize("keys", [1, 2, 40])
+def test_drivers_do_not_depend_on_how_many_keys_share_a_batch(keys: int) -> None:
+    bank = bank_of(warmup=100)
+    slots = np.array([bank.allocate(b"%d" % key) for key in range(keys)])
+    n = 180
+    y = np.stack([samples(n, seed=key) for key in range(keys)], axis=1)
+    y[150:, :, 0] += 8.0 + np.arange(n - 150)[:, None]
+    rows = y.reshape(-1, 2)
+    times = 1000 * np.repeat(np.arange(n, dtype=np.int64), keys)
+    found = bank.update(np.tile(slots, n), None, rows, times).transitions
+    assert [transition.row for transition in found] == sorted(transition.row for transition in found)
+    raised = [transition for transition in found if transition.kind == "raised"]
+    assert {transition.slot for transition in raised} == set(slots.tolist())
+    for transition in raised:
+        assert transition.features == ((f"{rows[transition.row, 0]:.6f}", 1.0),)
+
+
 @given(st.lists(st.integers(0, 5), max_size=40))
 def test_turns_take_each_row_once_and_each_key_in_order(owners: list[int]) -> None:
     slots = np.array(owners, dtype=np.int64)
