@@ -1,9 +1,9 @@
-"""Scores of a model that goes on learning: alarms while nothing changes, and delays, of bets both ways and upwards alone.
+"""Scores of a model that goes on learning: alarms while nothing changes, and delays, of bets both ways and upwards.
 
     python -m benchmarks.arl_scores
 
-A score is the square of an innovation. While the model learns, it falls: as with recursive least squares of 20 terms, or
-exponentially with a stochastic gradient's time constant, by a third or a quarter in all. The change multiplies it.
+A score is the square of an innovation. While the model learns, it falls: as with recursive least squares of 20 terms,
+or exponentially with a stochastic gradient's time constant, by a third or a quarter in all. The change multiplies it.
 """
 
 from __future__ import annotations
