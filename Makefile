@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-hidden bench-footprint bench-speed-ranks bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -46,6 +46,15 @@ bench-olre: install
 
 bench-arl: install
 	$(BIN)/python -m benchmarks.arl
+
+bench-hidden: install
+	$(BIN)/python -m benchmarks.hidden
+
+bench-footprint: install
+	$(BIN)/python -m benchmarks.footprint
+
+bench-speed-ranks: install
+	$(BIN)/python -m benchmarks.speed_ranks
 
 bench-throughput: install
 	$(BIN)/python -m benchmarks.throughput

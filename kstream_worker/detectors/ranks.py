@@ -30,16 +30,18 @@ from kstream_worker.detectors.ranks_layout import (
     PROFILES,
     RAISED,
     SEQ,
+    TRANSFORMS,
     UNTIL,
     V_SIZE,
     WARMING,
     WHITEN,
+    Options,
     bytes_by_part,
     column_weights,
     make_layout,
     make_scratch,
 )
-from kstream_worker.detectors.ranks_report import guarantee_of, read_crossing
+from kstream_worker.detectors.ranks_report import guarantee_of, guarantee_of_alarm, read_crossing
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
@@ -78,6 +80,11 @@ class RankBank(SlotBank):
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
         profile: `default`, or `compact`: bags a quarter of the size and half the atoms. Slow drifts are found later or
             not at all; the guarantee is the same.
+        spikes: whether single samples far out are bet on, beyond what ranks can say. An alarm of that score has the
+            guarantee `approximate`, whatever the key's own is.
+        transform: `auto` takes the square root of a feature that looks like counts, or is never negative and skewed to
+            the right, in the first part of the warm-up; `sqrt` of all features; `none` of none. Below zero it is
+            minus the root of the size.
         seed: of random draws.
         capacity: slots at the start; the bank grows.
 
@@ -96,19 +103,23 @@ class RankBank(SlotBank):
         on_alarm: str = "rebase",
         dead_time_ms: int = 0,
         profile: str = "default",
+        spikes: bool = True,
+        transform: str = "auto",
         seed: int = 0,
         capacity: int = 64,
     ) -> None:
         _check(dims, arl, warmup, dependence, on_alarm, dead_time_ms)
         if profile not in PROFILES:
             raise ValueError(f"profile is {profile!r}; it must be one of {', '.join(map(repr, PROFILES))}")
+        if transform not in TRANSFORMS:
+            raise ValueError(f"transform is {transform!r}; it must be one of {', '.join(map(repr, TRANSFORMS))}")
         if warmup is None:
             warmup = (COMPACT_WARMUP if profile == "compact" else DEFAULT_WARMUP)[dependence]
         self.feature_names = report.feature_names(feature_names, dims)
         self._arl = float(arl)
         self._hold = on_alarm == "hold"
         self._dead_time_ms = dead_time_ms
-        shape = dims, warmup, DEPENDENCE[dependence], profile
+        shape = dims, warmup, DEPENDENCE[dependence], Options(profile, spikes, transform)
         self._layout, self._parts = make_layout(*shape), bytes_by_part(*shape)
         self._plan = self._layout.table()
         self._weights = column_weights(self._layout)
@@ -121,6 +132,8 @@ class RankBank(SlotBank):
             "on_alarm": on_alarm,
             "dead_time_ms": dead_time_ms,
             "profile": profile,
+            "spikes": spikes,
+            "transform": transform,
             "seed": seed,
         }
         super().__init__(
@@ -251,7 +264,7 @@ class RankBank(SlotBank):
             crossing=crossing,
             evidence=evidence,
             threshold=self.threshold,
-            guarantee=guarantee_of(state, self._arl),
+            guarantee=guarantee_of_alarm(state, self._arl, self._layout, self._weights),
         )
         self._rearm(slot)
         return transition
