@@ -29,22 +29,24 @@ from kstream_worker.detectors.ranks_layout import (
     PHASE,
     PROFILES,
     RAISED,
+    TRANSFORMS,
     UNTIL,
     V_SIZE,
     WARMING,
     WHITEN,
+    Options,
     bytes_by_part,
     column_weights,
     make_layout,
     make_scratch,
 )
-from kstream_worker.detectors.ranks_report import guarantee_of, read_crossing
+from kstream_worker.detectors.ranks_report import guarantee_of, guarantee_of_alarm, read_crossing
 from kstream_worker.detectors.streams import MAX_ARL, StreamBank
 from kstream_worker.models.bank import SlotArrays, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Transition
 
 KIND = "ranks"
-ROW = 2  # of what the numbers of a row mean: snapshots of other rows are refused
+ROW = 3  # of what the numbers of a row mean: snapshots of other rows are refused
 DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN}
 DEFAULT_WARMUP = {"none": 200, "auto": 600, "whiten": 600}
 COMPACT_WARMUP = {"none": 200, "auto": 400, "whiten": 400}  # its samples fit into the room of what follows
@@ -77,6 +79,11 @@ class RankBank(StreamBank):
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
         profile: `default`, or `compact`: bags a quarter of the size and half the atoms. Slow drifts are found later or
             not at all; the guarantee is the same.
+        spikes: whether single samples far out are bet on, beyond what ranks can say. An alarm of that score has the
+            guarantee `approximate`, whatever the key's own is.
+        transform: `auto` takes the square root of a feature that looks like counts, or is never negative and skewed to
+            the right, in the first part of the warm-up; `sqrt` of all features; `none` of none. Below zero it is
+            minus the root of the size.
         seed: of random draws.
         capacity: slots at the start; the bank grows.
 
@@ -97,18 +104,22 @@ class RankBank(StreamBank):
         on_alarm: str = "rebase",
         dead_time_ms: int = 0,
         profile: str = "default",
+        spikes: bool = True,
+        transform: str = "auto",
         seed: int = 0,
         capacity: int = 64,
     ) -> None:
         _check(dims, arl, warmup, dependence, on_alarm, dead_time_ms)
         if profile not in PROFILES:
             raise ValueError(f"profile is {profile!r}; it must be one of {', '.join(map(repr, PROFILES))}")
+        if transform not in TRANSFORMS:
+            raise ValueError(f"transform is {transform!r}; it must be one of {', '.join(map(repr, TRANSFORMS))}")
         if warmup is None:
             warmup = (COMPACT_WARMUP if profile == "compact" else DEFAULT_WARMUP)[dependence]
         self.feature_names = report.feature_names(feature_names, dims)
         self._hold = on_alarm == "hold"
         self._dead_time_ms = dead_time_ms
-        shape = dims, warmup, DEPENDENCE[dependence], profile
+        shape = dims, warmup, DEPENDENCE[dependence], Options(profile, spikes, transform)
         layout, self._parts = make_layout(*shape), bytes_by_part(*shape)
         self._plan = layout.table()
         self._weights = column_weights(layout)
@@ -121,6 +132,8 @@ class RankBank(StreamBank):
             "on_alarm": on_alarm,
             "dead_time_ms": dead_time_ms,
             "profile": profile,
+            "spikes": spikes,
+            "transform": transform,
             "seed": seed,
         }
         super().__init__(
@@ -209,6 +222,9 @@ class RankBank(StreamBank):
 
     def _guarantee(self, state: NDArray[np.int64]) -> report.Guarantee:
         return guarantee_of(state, self._arl)
+
+    def _guarantee_of_alarm(self, state: NDArray[np.int64]) -> report.Guarantee:
+        return guarantee_of_alarm(state, self._arl, self._layout, self._weights)
 
 
 Column = TypeVar("Column", IntColumn, FloatMatrix)
