@@ -3,9 +3,10 @@
 A rank in a bag of n cannot be smaller than 1 / (n + 1), so that one sample, however far out, proves little. Here the
 sizes |z| of the bag's tenth that is largest are taken to have a generalised Pareto tail, and p = mass x tail(|z|). The
 tail is fitted by L-moments (Hosking, Wallis, "Parameter and quantile estimation for the generalized Pareto
-distribution", Technometrics 29(3), 1987: xi = 2 - l1 / l2, sigma = l1 (1 - xi)), xi kept within 0 and 1/2, anew every
-128 samples while the bag fills, then every 512. A size that also stands in the bag has at least the rank it has there:
-what happened before is no news.
+distribution", Technometrics 29(3), 1987: xi = 2 - l1 / l2, sigma = l1 (1 - xi)), anew every 128 samples while the bag
+fills, then every 512. xi is kept within 0 and 1/2, then raised by 1.5 of its standard errors, (1 + xi) / sqrt(sizes):
+far out p hangs on it, and a tail taken for too light makes false alarms. A size that also stands in the bag has at
+least the rank it has there: what happened before is no news.
 Beyond the bag p is an extrapolation, so an alarm of this column is never better than approximate.
 
 One-sided bets on p <= mass; a sample below the tail pays what the bet pays in the mean over p > 1/10:
@@ -14,6 +15,8 @@ One-sided bets on p <= mass; a sample below the tail pays what the bet pays in t
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -45,6 +48,8 @@ REFIT = 128  # samples between two fits while the bag fills
 FULL_REFIT = 512  # and once it is full
 FEWEST = 20  # sizes in the tail, else there is no fit and there are no bets
 LARGEST_SHAPE = 0.5
+ERRORS = 1.5  # standard errors, (1 + xi) / sqrt(count), by which the shape is taken to be larger than it was fitted
+LARGEST_RAISED = 0.75  # of the raised shape, in sigma
 LOG_FLOOR = -27.6  # p is at least 1e-12
 _HALF, _QUARTER, _TENTH = np.log(0.5), np.log(0.25), np.log(0.1)
 # (1 - .1^c) / .9, the mean of (1 - c') p^-c' over p > .1 with c' = 1 - c
@@ -88,7 +93,8 @@ def fit_tail(bag: np.ndarray, scratch: np.ndarray, tail: np.ndarray) -> None:
     second = 2.0 * weighted / (count * (count - 1.0)) - first
     shape = min(max(2.0 - first / second, 0.0), LARGEST_SHAPE) if second > 0.0 else 0.0
     tail[EDGE] = edge
-    tail[SCALE] = first * (1.0 - shape)
+    shape += ERRORS * (1.0 + shape) / math.sqrt(1.0 * count)
+    tail[SCALE] = first * (1.0 - min(shape, LARGEST_RAISED))
     tail[SHAPE] = shape
     tail[MASS] = (count + 1.0) / (n + 1.0)
 
