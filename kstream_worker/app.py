@@ -96,7 +96,14 @@ def build_bank(config: Config) -> Bank:
             common["warmup"] = detector.warmup
         if config.pairing.mode == "explicit":
             return PairBank(len(names), alpha=config.model.alpha, atoms=config.model.atoms, **common)
-        return RankBank(len(names), dependence=detector.dependence, profile=detector.profile, **common)
+        return RankBank(
+            len(names),
+            dependence=detector.dependence,
+            profile=detector.profile,
+            spikes=detector.spikes,
+            transform=detector.transform,
+            **common,
+        )
     except ValueError as error:
         raise ConfigError(f"`model` and `detector`: {error}") from error
 

@@ -91,6 +91,8 @@ def _detector(config: Config, model: Model) -> RankBank | Tally:
         on_alarm=given.on_alarm,
         dead_time_ms=round(1000 * given.dead_time),
         alternative="greater",
+        spikes=False,  # one sample that fits badly is no change of what the model describes
+        transform="none",
         seed=config.model.seed,
         **optional,
     )

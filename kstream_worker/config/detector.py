@@ -34,6 +34,20 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             "found later or not at all; the stated rate is the same."
         ),
     ] = "default"
+    spikes: Annotated[
+        bool,
+        doc(
+            "`stream`: whether single samples far out are bet on, beyond what ranks can say. An alarm of that score "
+            "(`spike(...)`) has the guarantee `approximate`; the others keep theirs."
+        ),
+    ] = True
+    transform: Annotated[
+        Literal["auto", "none", "sqrt"],
+        doc(
+            "`stream`: square roots of features, for counts. `auto` takes them where the warm-up is never negative and "
+            "holds zeros or is skewed to the right."
+        ),
+    ] = "auto"
     on_alarm: Annotated[
         Literal["rebase", "hold"],
         doc("`rebase`: learn the new normal and arm again. `hold`: stay raised against the old one."),

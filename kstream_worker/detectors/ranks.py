@@ -29,22 +29,24 @@ from kstream_worker.detectors.ranks_layout import (
     PHASE,
     PROFILES,
     RAISED,
+    TRANSFORMS,
     UNTIL,
     V_SIZE,
     WARMING,
     WHITEN,
+    Options,
     bytes_by_part,
     column_weights,
     make_layout,
     make_scratch,
 )
-from kstream_worker.detectors.ranks_report import guarantee_of, read_crossing
+from kstream_worker.detectors.ranks_report import guarantee_of, guarantee_of_alarm, read_crossing
 from kstream_worker.detectors.streams import MAX_ARL, StreamBank
 from kstream_worker.models.bank import SlotArrays, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "ranks"
-ROW = 2  # of what the numbers of a row mean: snapshots of other rows are refused
+ROW = 3  # of what the numbers of a row mean: snapshots of other rows are refused
 DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN}
 DEFAULT_WARMUP = {"none": 200, "auto": 600, "whiten": 600}
 COMPACT_WARMUP = {"none": 200, "auto": 400, "whiten": 400}  # its samples fit into the room of what follows
@@ -80,6 +82,11 @@ class RankBank(StreamBank):
             not at all; the guarantee is the same.
         alternative: `two-sided`, or `greater`: only features that rise raise alarms, and only by themselves and their
             means. The guarantee is the same.
+        spikes: whether single samples far out are bet on, beyond what ranks can say. An alarm of that score has the
+            guarantee `approximate`, whatever the key's own is.
+        transform: `auto` takes the square root of a feature that looks like counts, or is never negative and skewed to
+            the right, in the first part of the warm-up; `sqrt` of all features; `none` of none. Below zero it is
+            minus the root of the size.
         seed: of random draws.
         capacity: slots at the start; the bank grows.
 
@@ -101,6 +108,8 @@ class RankBank(StreamBank):
         dead_time_ms: int = 0,
         profile: str = "default",
         alternative: str = "two-sided",
+        spikes: bool = True,
+        transform: str = "auto",
         seed: int = 0,
         capacity: int = 64,
     ) -> None:
@@ -109,12 +118,14 @@ class RankBank(StreamBank):
             raise ValueError(f"profile is {profile!r}; it must be one of {', '.join(map(repr, PROFILES))}")
         if alternative not in ALTERNATIVES:
             raise ValueError(f"alternative is {alternative!r}; it must be one of {', '.join(map(repr, ALTERNATIVES))}")
+        if transform not in TRANSFORMS:
+            raise ValueError(f"transform is {transform!r}; it must be one of {', '.join(map(repr, TRANSFORMS))}")
         if warmup is None:
             warmup = (COMPACT_WARMUP if profile == "compact" else DEFAULT_WARMUP)[dependence]
         self.feature_names = report.feature_names(feature_names, dims)
         self._hold = on_alarm == "hold"
         self._dead_time_ms = dead_time_ms
-        shape = dims, warmup, DEPENDENCE[dependence], profile
+        shape = dims, warmup, DEPENDENCE[dependence], Options(profile, spikes, transform)
         layout = make_layout(*shape)._replace(upward=ALTERNATIVES[alternative])
         self._parts = bytes_by_part(*shape)
         self._plan = layout.table()
@@ -128,6 +139,8 @@ class RankBank(StreamBank):
             "on_alarm": on_alarm,
             "dead_time_ms": dead_time_ms,
             "profile": profile,
+            "spikes": spikes,
+            "transform": transform,
             "seed": seed,
         }
         if layout.upward:
@@ -235,6 +248,9 @@ class RankBank(StreamBank):
 
     def _guarantee(self, state: NDArray[np.int64]) -> report.Guarantee:
         return guarantee_of(state, self._arl)
+
+    def _guarantee_of_alarm(self, state: NDArray[np.int64]) -> report.Guarantee:
+        return guarantee_of_alarm(state, self._arl, self._layout, self._weights)
 
 
 Column = TypeVar("Column", IntColumn, FloatMatrix)

@@ -118,6 +118,10 @@ class StreamBank(SlotBank):
     def _guarantee(self, state: NDArray[np.int64]) -> report.Guarantee:
         """What may be said of an alarm of a key in this state."""
 
+    def _guarantee_of_alarm(self, state: NDArray[np.int64]) -> report.Guarantee:
+        """What may be said of the alarm that is being raised."""
+        return self._guarantee(state)
+
     def _raised(self, row: int, slot: int, evidence: float, crossing: report.Crossing) -> Transition:
         state = self._slots.ints[slot]
         return report.raised(
@@ -127,7 +131,7 @@ class StreamBank(SlotBank):
             crossing=crossing,
             evidence=evidence,
             threshold=self.threshold,
-            guarantee=self._guarantee(state),
+            guarantee=self._guarantee_of_alarm(state),
         )
 
     def _cleared(self, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:
