@@ -23,8 +23,8 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     dependence: Annotated[
         Literal["auto", "none", "whiten"],
         doc(
-            "`stream`, and scores of models: what is done about serial dependence. `auto` tests the warm-up and whitens "
-            "where needed; whitened, the stated rate is approximate."
+            "`stream`, and scores of models: what is done about serial dependence. `auto` tests the warm-up and "
+            "whitens where needed; whitened, the stated rate is approximate."
         ),
     ] = "auto"
     profile: Annotated[
