@@ -23,7 +23,7 @@ demo-kafka: install
 	$(BIN)/kstream-worker demo --kafka --output out/demo-kafka
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 check: install
 	$(BIN)/ruff check .
