@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore job-kafka reproduce-002 chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -79,6 +79,10 @@ bench-keys: install
 
 bench-restore: install
 	$(BIN)/python -m benchmarks.restore
+
+# A paper's experiment beside ours.
+reproduce-002: install
+	$(BIN)/python -m benchmarks.reproduce_002
 
 # Simulations: any number (SEEDS=100000), or one with its trace (SEED=17).
 chaos-sim: install

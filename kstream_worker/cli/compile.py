@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         if kind == RATIO:
             continue
         started = time.monotonic()
-        given = {"bus": files, "input": {"y": "y"}, "model": {"kind": kind}}
+        given = {"bus": files, "input": {"y": ["y", "z"]}, "model": {"kind": kind}}
         try:
             app.warm_up_kernels(from_dict({"app": {"id": "compile"}, **given}))
         except ConfigError as error:  # what it needs is not installed

@@ -11,6 +11,7 @@ from kstream_worker.config.gate import GateConfig
 from kstream_worker.config.input import InputConfig
 from kstream_worker.config.load import from_dict, load
 from kstream_worker.config.model import ModelConfig
+from kstream_worker.config.olrsc import OlrscConfig
 from kstream_worker.config.output import OutputConfig
 from kstream_worker.config.pairing import PairingConfig
 from kstream_worker.config.problems import ConfigProblems
@@ -34,6 +35,7 @@ __all__ = [
     "InputConfig",
     "KafkaConfig",
     "ModelConfig",
+    "OlrscConfig",
     "OutputConfig",
     "PairingConfig",
     "ReferenceConfig",

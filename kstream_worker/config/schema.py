@@ -14,6 +14,7 @@ from kstream_worker.config.detector import DetectorConfig
 from kstream_worker.config.gate import GateConfig
 from kstream_worker.config.input import InputConfig
 from kstream_worker.config.model import ModelConfig
+from kstream_worker.config.olrsc import OlrscConfig
 from kstream_worker.config.output import OutputConfig
 from kstream_worker.config.pairing import PairingConfig
 from kstream_worker.config.redact import redact, secret_values
@@ -32,6 +33,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pairing: PairingConfig = msgspec.field(default_factory=PairingConfig)
     reference: ReferenceConfig = msgspec.field(default_factory=ReferenceConfig)
     model: ModelConfig = msgspec.field(default_factory=ModelConfig)
+    olrsc: OlrscConfig = msgspec.field(default_factory=OlrscConfig)
     river: RiverConfig = msgspec.field(default_factory=RiverConfig)
     detector: DetectorConfig = msgspec.field(default_factory=DetectorConfig)
     gate: GateConfig = msgspec.field(default_factory=GateConfig)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from kstream_worker.models.contract import ModelKind
+from kstream_worker.models.olrsc import OlrscKind
 from kstream_worker.models.river import RiverKind
 
 KINDS: dict[str, ModelKind] = {
+    "olrsc": OlrscKind(),
     "river": RiverKind(),
 }

@@ -14,6 +14,7 @@ from plugin_support import forecast_module
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.models.contract import Column, Estimates, Features, Model, Shape
 from kstream_worker.models.lagged import Lagged
+from kstream_worker.models.olrsc import OlrscModel
 from kstream_worker.models.river import RiverModel
 from kstream_worker.records import FloatMatrix, IntColumn
 
@@ -93,6 +94,10 @@ def forecast(seed: int, memory: float = 20.0) -> Model:
     return model
 
 
+def subspaces(seed: int, lambda2: float = 0.2) -> Model:
+    return OlrscModel(NAMES, lambda2=lambda2, warmup=40, settle=20, reservoir=30, seed=seed)
+
+
 MODELS: dict[str, ModelCase] = {
     "forecast": ModelCase(forecast, lambda: forecast(0, 21.0)),
     "linear": ModelCase(lambda seed: Linear(3), lambda: Linear(3, 0.4), x_dims=3),
@@ -102,6 +107,7 @@ MODELS: dict[str, ModelCase] = {
     ),
     "lag-3": ModelCase(lambda seed: Lagged(Linear(DIMS), DIMS, lag=3), lambda: Lagged(Linear(DIMS), DIMS, lag=2)),
 }
+MODELS["olrsc"] = ModelCase(subspaces, lambda: subspaces(0, 0.3), missing=True)
 if find_spec("river"):  # an optional extra
     MODELS["river"] = ModelCase(
         lambda seed: RiverModel(Shape(("u", "v"), NAMES, seed), settle=30),
