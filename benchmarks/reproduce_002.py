@@ -142,7 +142,7 @@ def naming(trials: int) -> dict[str, float]:
 def false_alarms(keys: int) -> float:
     """Alarms of the rank detector on the scores of unchanged streams, as a multiple of the stated rate."""
     model = OlrscModel([f"s{i}" for i in range(8)], subspaces=1)
-    bank = RankBank(len(model.watched), arl=ARL)
+    bank = RankBank(len(model.watched), arl=ARL, alternative="greater", spikes=False, transform="none")
     alarms = samples = 0
     for key in range(keys):
         given, _ = pump(np.random.default_rng(500 + key), 10_000, noise=0.2)

@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference_vectors import assert_close, load
 
-from kstream_worker.models.lowrank import MISSING, Work, accumulate, code, gram, improve_basis, make_work
-from kstream_worker.numerics.jit import jit
+from kstream_worker.models.lowrank import MISSING, SEEN, Work, accumulate, code, gram, improve_basis, make_work
 
 COMPLETE, MISSING_ENTRIES = load("002_olrsc"), load("002_olrsc_missing")
 Floats = NDArray[np.float64]
 
 
-@jit
-def solve(basis: np.ndarray, p: int, d: int, z: np.ndarray, lambda2: float, w: Work) -> int:
+def solve(basis: Floats, p: int, d: int, z: Floats, lambda2: float, w: Work) -> int:
     gram(basis, p, d, w.gram)
-    for i in range(p):
-        w.status[i] = MISSING if np.isnan(z[i]) else 0
+    w.status[:] = np.where(np.isnan(z), MISSING, SEEN)
     return code(basis, p, d, z, 1.0, lambda2, 1e-12, w)
-
-
-@jit
-def learn(
-    basis: np.ndarray,
-    p: int,
-    d: int,
-    y: np.ndarray,
-    cleaned: np.ndarray,
-    v: np.ndarray,
-    lambda3: float,
-    a: np.ndarray,
-    b: np.ndarray,
-    m: np.ndarray,
-    step: np.ndarray,
-) -> None:
-    accumulate(basis, p, d, y, cleaned, v, 1.0, lambda3, a, b, m)
-    improve_basis(basis, p, d, a, b, m, 1.0, lambda3, 0.0, step)
 
 
 def by_column(matrix: Floats) -> Floats:
@@ -52,13 +33,15 @@ def test_reference_vectors_hold(vectors: dict, case: str, sparse: bool) -> None:
     given, rtol, p, d = vectors["input"], vectors["rtol"], 12, 4
     basis = by_column(np.array(given["D0"]))
     a, b, m, step = np.zeros(d * d), np.zeros(d * p), np.zeros(d * p), np.zeros(p)
-    delta = given["lambda2"] if sparse else np.inf
+    delta = float(given["lambda2"]) if sparse else math.inf
     expected = {one["t"]: one for one in vectors["expected"][case]}
     w = make_work(p, d)
     for t, z in enumerate(np.array(given["z"], dtype=np.float64), start=1):
         solve(basis, p, d, z, delta, w)
         cleaned = basis.reshape(d, p).T @ w.v + np.clip(w.residual, -delta, delta)
-        learn(basis, p, d, np.nan_to_num(z), cleaned, w.v, np.sqrt(t / p), a, b, m, step)
+        lambda3 = float(np.sqrt(t / p))
+        accumulate(basis, p, d, np.nan_to_num(z), cleaned, w.v, 1.0, lambda3, a, b, m)
+        improve_basis(basis, p, d, a, b, m, 1.0, lambda3, 0.0, step)
         if t in expected:
             want = expected.pop(t)
             assert_close(w.v, want["v"], rtol)
@@ -78,7 +61,7 @@ def test_the_code_is_optimal_to_its_tolerance() -> None:
         basis = rng.normal(size=(p, d)) * 10.0 ** rng.uniform(-3, 2)
         z = basis @ rng.normal(size=d) + rng.standard_t(1.0, size=p) * 10.0 ** rng.uniform(-2, 2)
         z[rng.random(p) < 0.3 * (trial % 3)] = np.nan
-        delta, w = 10.0 ** rng.uniform(-3, 1), make_work(p, d)
+        delta, w = float(10.0 ** rng.uniform(-3, 1)), make_work(p, d)
         most = max(most, solve(by_column(basis), p, d, z, delta, w))
         rest = np.nan_to_num(z - basis @ w.v)
         pull = basis.T @ np.clip(rest, -delta, delta)

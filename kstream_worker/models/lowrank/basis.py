@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from kstream_worker.models.nystrom.features import dot
-from kstream_worker.numerics.jit import inline
+from kstream_worker.numerics.jit import inline, jit
 
 
-@inline
+@jit
 def gram(basis: np.ndarray, p: int, d: int, g: np.ndarray) -> None:
     """Lower triangle of g <- D' D."""
     for i in range(d):
@@ -19,7 +19,7 @@ def gram(basis: np.ndarray, p: int, d: int, g: np.ndarray) -> None:
             g[i * d + j] = dot(column, basis[j * p : (j + 1) * p], p)
 
 
-@inline
+@jit
 def accumulate(
     basis: np.ndarray,
     p: int,
@@ -63,7 +63,7 @@ def accumulate(
             a[j * d + k] = gamma * a[j * d + k] + v[j] * v[k]
 
 
-@inline
+@jit
 def improve_basis(
     basis: np.ndarray,
     p: int,

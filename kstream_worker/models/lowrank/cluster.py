@@ -226,17 +226,14 @@ def _first_labels(n: int, clusters: int, s: Space) -> None:
 
 @inline
 def _fit_parts(n: int, d: int, clusters: int, most: int, s: Space) -> None:
-    """Leading vectors of each cluster's points, each point of length 1."""
+    """Leading vectors of each cluster's points; those near 0, which tell little, count little."""
     for k in range(clusters):
         for q in range(d * d):
             s.moment[q] = 0.0
         vectors = s.parts[k * d * d : (k + 1) * d * d]
         for i in range(n):
             if s.label[i] == k:
-                point = s.points[i * d : (i + 1) * d]
-                length = dot(point, point, d)
-                if length > 0.0:
-                    add_outer(s.moment, d, point, 1.0 / (length * n))
+                add_outer(s.moment, d, s.points[i * d : (i + 1) * d], 1.0 / n)
         for i in range(d):
             for j in range(i):
                 s.moment[j * d + i] = s.moment[i * d + j]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.models.lowrank.linear import add_outer, cholesky, solve_lower, solve_upper
 from kstream_worker.models.nystrom.features import dot
-from kstream_worker.numerics.jit import inline
+from kstream_worker.numerics.jit import inline, jit
 
 SEEN = 0  # an entry inside the width
 OUTSIDE = 1  # a corrupted one
@@ -143,7 +143,7 @@ def _search(p: int, d: int, lambda1: float, delta: float, w: Work) -> float:
     return low
 
 
-@inline
+@jit
 def code(
     basis: np.ndarray, p: int, d: int, z: np.ndarray, lambda1: float, lambda2: float, tolerance: float, w: Work
 ) -> int:
