@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from benchmarks.detection.series import data_folder
 from benchmarks.subspaces import Union, auc, pump
 from kstream_worker.config.olrsc import OlrscConfig
+from kstream_worker.detectors.modelled import ModelBank
+from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.models import OLRSC
 from kstream_worker.models.contract import Estimates, Shape
 from kstream_worker.models.olrsc import OlrscKind, OlrscModel, Settings
@@ -166,6 +168,26 @@ def test_the_broken_sensor_is_named() -> None:
         model.update(samples)
         hits += f"s{broken}" in [name for name, _ in model.drivers()[:2]]
     assert hits >= 19
+
+
+def test_an_alarm_on_the_scores_names_the_broken_sensor() -> None:
+    samples, broken = pump(np.random.default_rng(12), 2000, noise=0.2, fault="offset", at=1700)
+    names = [f"s{i}" for i in range(8)]
+    model = OlrscModel(names, subspaces=1)
+    watch = RankBank(
+        2,
+        feature_names=model.watched,
+        arl=10_000.0,
+        dependence="none",
+        alternative="greater",
+        spikes=False,
+        transform="none",
+    )
+    bank = ModelBank(model, watch, Shape((), tuple(names), 0), missing=True)
+    slots = np.full(len(samples), bank.allocate(b"pump"), dtype=np.int64)
+    raised = [event for event in bank.update(slots, None, samples, slots).transitions if event.kind == "raised"]
+    assert 1700 < raised[0].row < 1800
+    assert raised[0].features[0][0] == f"s{broken}"
 
 
 def test_labels_are_right_and_stay() -> None:
