@@ -1,5 +1,6 @@
 """Models: banks of estimators in contiguous arrays, and single-key classes over them."""
 
+from kstream_worker.models.certified import CertifiedSolve, solve_certified
 from kstream_worker.models.olre import OLRE, OlreBank
 
-__all__ = ["OLRE", "OlreBank"]
+__all__ = ["OLRE", "CertifiedSolve", "OlreBank", "solve_certified"]

@@ -7,5 +7,6 @@ solve       `solve_certified`: Cholesky, or preconditioned conjugate gradients, 
 """
 
 from kstream_worker.models.certified.result import CertifiedSolve, Status
+from kstream_worker.models.certified.solve import solve_certified
 
-__all__ = ["CertifiedSolve", "Status"]
+__all__ = ["CertifiedSolve", "Status", "solve_certified"]

@@ -44,7 +44,8 @@ def solve_sketched(
     sketch = np.asarray(S, dtype=np.float64)
     if sketch.ndim != 2 or len(sketch) != len(values) or not np.isfinite(sketch).all():
         raise ValueError(f"S has shape {sketch.shape}; it must be finite and have one row for each of K's")
-    return _Run(matrix, values, tau, nystrom_factor(matrix, sketch), eta).run(budget)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not certified
+        return _Run(matrix, values, tau, nystrom_factor(matrix, sketch), eta).run(budget)
 
 
 class _Run:
