@@ -2,5 +2,6 @@
 
 from kstream_worker.models.certified import CertifiedSolve, solve_certified
 from kstream_worker.models.olre import OLRE, OlreBank
+from kstream_worker.models.ridge import Ridge, RidgeKind, RidgeModel
 
-__all__ = ["OLRE", "CertifiedSolve", "OlreBank", "solve_certified"]
+__all__ = ["OLRE", "CertifiedSolve", "OlreBank", "Ridge", "RidgeKind", "RidgeModel", "solve_certified"]

@@ -185,6 +185,15 @@ class SlotArrays:
         slots, y, times = self.check_samples(slots, y, times, dims)
         return slots, _matrix("x", x, len(slots), dims), y, times
 
+    def check_inputs(
+        self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn, dx: int, dy: int
+    ) -> tuple[IntColumn, FloatMatrix, FloatMatrix, IntColumn]:
+        """As `check_pairs`, of a model whose sides are an input of dx and an output of dy features."""
+        if x is None:
+            raise ValueError("x is missing: this model learns the output y from the input x")
+        slots, y, times = self.check_samples(slots, y, times, dy)
+        return slots, _matrix("x", x, len(slots), dx), y, times
+
     def check_samples(
         self, slots: IntColumn, y: FloatMatrix, times: IntColumn, dims: int
     ) -> tuple[IntColumn, FloatMatrix, IntColumn]:

@@ -157,9 +157,7 @@ def _by_gradients(best: _Best, eta: float, budget: int, precondition: Apply) -> 
     return "certified", used
 
 
-def _run(
-    best: _Best, r: FloatColumn, target: float, budget: int, precondition: Apply
-) -> tuple[FloatColumn, int, bool]:
+def _run(best: _Best, r: FloatColumn, target: float, budget: int, precondition: Apply) -> tuple[FloatColumn, int, bool]:
     """Preconditioned conjugate gradients on (K + tau I) s = r: s, iterations, whether K was seen to be definite.
 
     The recurrence's residual alone makes directions: with the recomputed one in its place the method diverges.

@@ -71,9 +71,9 @@ class _Run:
                 return answer
             q = self._factor @ (self._factor.T @ p) + tau * p
             curvature = float(p @ q)
-            if not 0.0 < curvature < np.inf:
-                return replace(answer, status="uncertified")
             square = float(r @ r)
+            if not (0.0 < curvature < np.inf and square < np.inf):
+                return replace(answer, status="uncertified")
             alpha = square / curvature
             self._b = self._b + alpha * p
             r = r - alpha * q

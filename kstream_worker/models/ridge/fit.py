@@ -1,0 +1,124 @@
+"""End of the warm-up: scales, kernel width and ridge from the window's pairs, then the first factorisation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kstream_worker.models import scaling
+from kstream_worker.models.nystrom import dot, dual_weights, exp_or_zero, packed_start, whiten
+from kstream_worker.models.ridge.layout import TRIAL, Plan, Scratch
+from kstream_worker.models.ridge.packed import inverse_of_root, invert_root
+from kstream_worker.numerics.jit import inline
+
+# Tried in this order: the first of equals is taken.
+WIDTHS = (4.0, 2.0, 1.0, 0.5)  # in median distances of the scaled inputs
+RIDGES = (1.0, 0.1, 0.01, 0.001)  # noise to signal, in variances: as a Gaussian process reads tau
+NEAR = 256  # pairs at most whose distances give the median
+
+
+@inline
+def scale_window(plan: Plan, row: np.ndarray, s: Scratch) -> None:
+    """Centres and scales of every feature, and the window in their units."""
+    room, dx, dy = plan.room, plan.dx, plan.dy
+    for j in range(dx):
+        values = row[plan.at_x + j * room : plan.at_x + (j + 1) * room]
+        row[j], row[dx + j] = scale_feature(values, room, s.r)
+    for j in range(dy):
+        values = row[plan.at_y + j * room : plan.at_y + (j + 1) * room]
+        row[plan.at_y_center + j], row[plan.at_y_scale + j] = scale_feature(values, room, s.r)
+
+
+@inline
+def scale_feature(values: np.ndarray, n: int, scratch: np.ndarray) -> tuple[float, float]:
+    """Centre and scale of a feature, its values in their units from then on."""
+    for i in range(n):
+        scratch[i] = values[i]
+    center, scale = scaling.center_and_scale(scratch, n)
+    for i in range(n):
+        values[i] = min(max((values[i] - center) / scale, -scaling.CLIP), scaling.CLIP)
+    return center, scale
+
+
+@inline
+def choose(plan: Plan, row: np.ndarray, s: Scratch) -> None:
+    """Width and ridge with the least leave-one-out error, in closed form, on pairs spread evenly over the window.
+
+    The error of pair i without itself is b_i / ((K + tau I)^-1)_ii. Few pairs suffice: tau is the variance of the
+    noise in units of the signal's, which does not depend on their number.
+    """
+    room, dx = plan.room, plan.dx
+    n = min(room, NEAR)
+    for i in range(n):
+        for j in range(dx):
+            s.sample[i * dx + j] = row[plan.at_x + j * room + (i * room) // n]
+    median = scaling.median_distance(s.sample, n, dx, s.distances)
+    n = min(room, TRIAL)
+    _squares(plan, row, n, s.squares)
+    best = np.inf
+    for width in WIDTHS:
+        gain = -0.5 / (width * median * width * median)
+        for ridge in RIDGES:
+            tau = plan.ridge if plan.ridge > 0.0 else ridge
+            error = _left_out(plan, row, n, gain, tau, s)
+            if error < best:
+                best = error
+                row[plan.at_gain] = gain
+                row[plan.at_tau] = tau
+            if plan.ridge > 0.0:
+                break
+
+
+@inline
+def _squares(plan: Plan, row: np.ndarray, n: int, squares: np.ndarray) -> None:
+    room = plan.room
+    at = 0
+    for a in range(n):
+        for b in range(a, n):
+            distance = 0.0
+            for j in range(plan.dx):
+                x = row[plan.at_x + j * room : plan.at_x + (j + 1) * room]
+                delta = x[(a * room) // n] - x[(b * room) // n]
+                distance += delta * delta
+            squares[at] = distance
+            at += 1
+
+
+@inline
+def _left_out(plan: Plan, row: np.ndarray, n: int, gain: float, tau: float, s: Scratch) -> float:
+    """Sum of squared leave-one-out errors of all outputs; inf where the system is not positive definite."""
+    size = n * (n + 1) // 2
+    for i in range(size):
+        s.matrix[i] = gain * s.squares[i]
+    exp_or_zero(s.matrix, s.powers, size)
+    for i in range(n):
+        s.matrix[packed_start(i, n)] += tau
+    if not invert_root(s.matrix, n):
+        return np.inf
+    error = 0.0
+    for o in range(plan.dy):
+        y = row[plan.at_y + o * plan.room : plan.at_y + (o + 1) * plan.room]
+        for i in range(n):
+            s.k[i] = y[(i * plan.room) // n]
+        whiten(s.matrix, n, s.k, s.w)
+        dual_weights(s.matrix, n, s.w, s.g)
+        for i in range(n):
+            first = packed_start(i, n)
+            column = s.matrix[first : first + n - i]
+            left = s.g[i] / dot(column, column, n - i)
+            error += left * left
+    return error
+
+
+@inline
+def factorise(plan: Plan, row: np.ndarray, s: Scratch) -> bool:
+    """The inverse from K; False where K + tau I is not positive definite in float64."""
+    m = plan.room
+    kernel = row[plan.at_kernel : plan.at_inverse]
+    inverse = row[plan.at_inverse : plan.floats]
+    inverse[:] = kernel
+    for i in range(m):
+        inverse[packed_start(i, m)] += row[plan.at_tau]
+    if not invert_root(inverse, m):
+        return False
+    inverse_of_root(inverse, m, s.trial)
+    return True
