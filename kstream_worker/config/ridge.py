@@ -15,8 +15,8 @@ class RidgeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     window: Annotated[
         int,
         doc(
-            "Pairs that a prediction rests on, and a warm-up takes; in fours. Memory per key and the cost of a pair grow "
-            "with the square: 36 kB and 8 us at 64, 137 kB and 16 us at 128, 330 kB and 28 us at 200.",
+            "Pairs that a prediction rests on and that a warm-up takes, in fours. Memory of a key and cost of a pair "
+            "grow with the square: 36 kB and 8 us at 64, 137 kB and 16 us at 128, 330 kB and 28 us at 200.",
             ge=8,
             le=2000,
         ),
@@ -24,16 +24,16 @@ class RidgeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tau: Annotated[
         float | None,
         doc(
-            "Ridge of a kernel with k(x, x) = 1 and of outputs in their own scales: noise to signal, in variances. None: "
-            "chosen at the end of each key's warm-up by the least leave-one-out error.",
+            "Ridge, for a kernel with k(x, x) = 1 and outputs in their own scales: noise to signal, in variances. "
+            "None: chosen at the end of each key's warm-up by the least leave-one-out error.",
             gt=0,
         ),
     ] = None
     tolerance: Annotated[
         float,
         doc(
-            "What the residual of the solve must be below to be `certified`, in scales of the output. It bounds the solve, "
-            "not the error of the prediction.",
+            "What the residual of the solve must be below to be `certified`, in scales of the output. It bounds the "
+            "solve, not the error of the prediction.",
             ge=0,
         ),
     ] = 1e-6

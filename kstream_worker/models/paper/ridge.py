@@ -61,6 +61,7 @@ class _Run:
         """Step 3, then step 4, until one of them returns."""
         _, y, tau = self._system
         r, p = y.copy(), y.copy()
+        square = float(r @ r)
         while True:
             answer = self._answer("budget-exhausted")
             if answer.status == "certified":
@@ -71,16 +72,16 @@ class _Run:
                 return answer
             q = self._factor @ (self._factor.T @ p) + tau * p
             curvature = float(p @ q)
-            square = float(r @ r)
             if not (0.0 < curvature < np.inf and square < np.inf):
                 return replace(answer, status="uncertified")
             alpha = square / curvature
             self._b = self._b + alpha * p
             r = r - alpha * q
             self._steps += 1
-            if not r.any():
+            former, square = square, float(r @ r)
+            if square == 0.0:
                 return self._answer("uncertified")
-            p = r + (float(r @ r) / square) * p
+            p = r + (square / former) * p
 
     def _answer(self, otherwise: Status) -> CertifiedSolve:
         """The current outputs, residuals recomputed: `certified` where both are small, else the given status."""
