@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-detection bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-detection bench-throughput bench-compare bench-keys bench-restore reproduce-001 job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -66,6 +66,10 @@ bench-keys: install
 
 bench-restore: install
 	$(BIN)/python -m benchmarks.restore
+
+# The papers' experiments: their figures beside ours, and a plot in out/.
+reproduce-001: install
+	$(BIN)/python -m benchmarks.reproduce_001
 
 # Simulations: any number (SEEDS=100000), or one with its trace (SEED=17).
 chaos-sim: install

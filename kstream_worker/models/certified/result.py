@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from kstream_worker.numerics.jit import jit
 from kstream_worker.records import FloatColumn, FloatMatrix
 
 Status = Literal["certified", "uncertified", "budget-exhausted"]
@@ -100,10 +101,22 @@ class CertifiedSolve:
 
 def kernel_norm_bound(K: FloatMatrix) -> float:
     """At least |K|_2 of a symmetric matrix: the smaller of Frobenius' norm and the largest row sum of magnitudes."""
-    n = len(K)
-    rows = max((float(np.abs(row).sum()) for row in K), default=0.0)
-    frobenius = float(np.linalg.norm(K))
-    return min(rows, frobenius) * (1.0 + (n + 8.0) ** 2 * _ULP)
+    rows, squares = _sums(K)
+    return min(rows, math.sqrt(squares)) * (1.0 + (len(K) + 8.0) ** 2 * _ULP)
+
+
+@jit
+def _sums(K: np.ndarray) -> tuple[float, float]:
+    """Largest sum of magnitudes of a row, and the sum of all squares."""
+    largest, squares = 0.0, 0.0
+    for row in K:
+        magnitudes, square = 0.0, 0.0
+        for value in row:
+            magnitudes += abs(value)
+            square += value * value
+        largest = max(largest, magnitudes)
+        squares += square
+    return largest, squares
 
 
 def rounding_of(K: FloatMatrix) -> float:

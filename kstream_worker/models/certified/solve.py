@@ -55,7 +55,7 @@ def solve_certified(
     tau: float,
     *,
     eta: float = 1e-8,
-    budget: int = 200,
+    budget: int = 500,
     landmarks: int | ArrayLike | None = None,
     solver: Literal["auto", "cholesky", "cg"] = "auto",
 ) -> CertifiedSolve:

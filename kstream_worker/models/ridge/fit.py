@@ -19,24 +19,17 @@ NEAR = 256  # pairs at most whose distances give the median
 @inline
 def scale_window(plan: Plan, row: np.ndarray, s: Scratch) -> None:
     """Centres and scales of every feature, and the window in their units."""
-    room, dx, dy = plan.room, plan.dx, plan.dy
-    for j in range(dx):
-        values = row[plan.at_x + j * room : plan.at_x + (j + 1) * room]
-        row[j], row[dx + j] = scale_feature(values, room, s.r)
-    for j in range(dy):
-        values = row[plan.at_y + j * room : plan.at_y + (j + 1) * room]
-        row[plan.at_y_center + j], row[plan.at_y_scale + j] = scale_feature(values, room, s.r)
-
-
-@inline
-def scale_feature(values: np.ndarray, n: int, scratch: np.ndarray) -> tuple[float, float]:
-    """Centre and scale of a feature, its values in their units from then on."""
-    for i in range(n):
-        scratch[i] = values[i]
-    center, scale = scaling.center_and_scale(scratch, n)
-    for i in range(n):
-        values[i] = min(max((values[i] - center) / scale, -scaling.CLIP), scaling.CLIP)
-    return center, scale
+    room, dx = plan.room, plan.dx
+    for f in range(dx + plan.dy):
+        at = plan.at_x + f * room if f < dx else plan.at_y + (f - dx) * room
+        center_at = f if f < dx else plan.at_y_center + f - dx
+        scale_at = dx + f if f < dx else plan.at_y_scale + f - dx
+        values = row[at : at + room]
+        s.r[:] = values
+        center, scale = scaling.center_and_scale(s.r, room)
+        row[center_at], row[scale_at] = center, scale
+        for i in range(room):
+            values[i] = min(max((values[i] - center) / scale, -scaling.CLIP), scaling.CLIP)
 
 
 @inline
