@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.models import Ridge, RidgeKind, RidgeModel
 from kstream_worker.models.contract import Shape
 from kstream_worker.models.nystrom import packed_size
@@ -372,3 +373,17 @@ def test_the_single_key_class() -> None:
     assert again.update(x[0], y[0]).values.tobytes() == model.update(x[:1], y[:1]).values.tobytes()
     with pytest.raises(KeyError, match=r"prediction\.y0"):
         model.column(answers, "prediction")
+
+
+def test_another_relation_raises_an_alarm_and_the_same_one_does_not() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(2400, 2))
+    y = x[:, :1] + 0.2 * rng.normal(size=(2400, 1))
+    y[2000:] += 0.5 * x[2000:, 1:]  # neither the inputs nor the outputs' spread tell of it at once
+    scores = Ridge(2, 1, window=64).update(x, y).scores[64:]
+    bank = RankBank(1, arl=1e4, seed=1)
+    n = len(scores)
+    answer = bank.update(np.full(n, bank.allocate(b"key")), None, scores, np.arange(n))
+    raised = [64 + t.seq - 2000 for t in answer.transitions if t.kind == "raised"]
+    assert raised
+    assert 0 < raised[0] < 100

@@ -117,12 +117,13 @@ class RidgeModel(SlotBank):
 
     def drivers(self, slot: int) -> Features:
         """(output, weight) by the share of the faded squares of standardised errors, about the last 20 pairs."""
-        misfit = self._slots.floats[slot, self._plan.at_misfit : self._plan.at_misfit + self._plan.dy]
-        if self._slots.ints[slot, PHASE] != ARMED or not misfit.sum() > 0.0:
+        plan = self._plan
+        misfit = self._slots.floats[slot, plan.at_misfit : plan.at_misfit + plan.dy].tolist()
+        if self._slots.ints[slot, PHASE] != ARMED or not any(misfit):
             return ()
-        largest = np.argsort(-misfit, kind="stable")[:MOST_WATCHED]
-        weights = misfit[largest] / misfit[largest].sum()
-        return tuple((self._y_names[i], float(w)) for i, w in zip(largest, weights, strict=True))
+        largest = sorted(range(plan.dy), key=lambda o: (-misfit[o], o))[:MOST_WATCHED]
+        whole = sum(misfit[o] for o in largest)
+        return tuple((self._y_names[o], misfit[o] / whole) for o in largest)
 
 
 class RidgeKind:
