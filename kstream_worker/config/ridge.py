@@ -16,7 +16,7 @@ class RidgeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         int,
         doc(
             "Pairs that a prediction rests on and that a warm-up takes, in fours. Memory of a key and cost of a pair "
-            "grow with the square: 36 kB and 8 us at 64, 137 kB and 16 us at 128, 330 kB and 28 us at 200.",
+            "grow with the square: 36 kB and 5 us at 64, 137 kB and 13 us at 128, 330 kB and 21 us at 200.",
             ge=8,
             le=2000,
         ),
