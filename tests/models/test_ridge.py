@@ -2,11 +2,13 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kstream_worker.config.ridge import RidgeConfig
 from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.models import Ridge, RidgeKind, RidgeModel
 from kstream_worker.models.contract import Shape
@@ -357,6 +359,12 @@ def test_options_out_of_range_are_refused(change: dict[str, Any], message: str) 
     assert (kind.sides, kind.same_space, kind.missing) == ("pair", False, False)
     with pytest.raises(ValueError, match=message):
         kind.build(shape, change)
+
+
+def test_the_configured_defaults_are_the_model_s() -> None:
+    shape, kind = Shape(("x",), ("y",), 0), RidgeKind()
+    options = msgspec.structs.asdict(RidgeConfig())
+    assert kind.build(shape, options).fingerprint == kind.build(shape, {}).fingerprint
 
 
 def test_sides_are_named() -> None:

@@ -6,14 +6,13 @@ import numpy as np
 
 from kstream_worker.models import scaling
 from kstream_worker.models.nystrom import dot, dual_weights, exp_or_zero, packed_start, whiten
-from kstream_worker.models.ridge.layout import TRIAL, Plan, Scratch
+from kstream_worker.models.ridge.layout import NEAR, TRIAL, Plan, Scratch
 from kstream_worker.models.ridge.packed import inverse_of_root, invert_root
 from kstream_worker.numerics.jit import inline
 
 # Tried in this order: the first of equals is taken.
 WIDTHS = (4.0, 2.0, 1.0, 0.5)  # in median distances of the scaled inputs
 RIDGES = (1.0, 0.1, 0.01, 0.001)  # noise to signal, in variances: as a Gaussian process reads tau
-NEAR = 256  # pairs at most whose distances give the median
 
 
 @inline

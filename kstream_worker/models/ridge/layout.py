@@ -29,6 +29,7 @@ CERTIFIED = 0
 UNCERTIFIED = 1
 EXHAUSTED = 2
 
+NEAR = 256  # pairs of the warm-up at most whose distances give the median
 TRIAL = 48  # pairs of the warm-up on which ridge and width are chosen
 
 
@@ -69,8 +70,8 @@ class Scratch(NamedTuple):
     r: NDArray[np.float64]
     trial: NDArray[np.float64]
     powers: NDArray[np.int64]
-    sample: NDArray[np.float64]  # [room * dx], rows are points
-    distances: NDArray[np.float64]  # [room (room - 1) / 2]
+    sample: NDArray[np.float64]  # [near * dx], rows are points, near = min(room, NEAR)
+    distances: NDArray[np.float64]  # [near (near - 1) / 2]
     matrix: NDArray[np.float64]  # packed, of order TRIAL
     squares: NDArray[np.float64]  # packed, of order TRIAL
 
@@ -85,7 +86,7 @@ def lay_out(dx: int, dy: int, room: int, ridge: float, eta: float) -> Plan:
 
 def make_scratch(plan: Plan) -> Scratch:
     """Work space for a plan."""
-    room, trial = plan.room, packed_size(TRIAL)
+    room, near, trial = plan.room, min(plan.room, NEAR), packed_size(TRIAL)
     return Scratch(
         zx=np.zeros(plan.dx),
         zy=np.zeros(plan.dy),
@@ -95,8 +96,8 @@ def make_scratch(plan: Plan) -> Scratch:
         r=np.zeros(room),
         trial=np.zeros(room),
         powers=np.zeros(max(room, trial), dtype=np.int64),
-        sample=np.zeros(room * plan.dx),
-        distances=np.zeros(room * (room - 1) // 2),
+        sample=np.zeros(near * plan.dx),
+        distances=np.zeros(near * (near - 1) // 2),
         matrix=np.zeros(trial),
         squares=np.zeros(trial),
     )
