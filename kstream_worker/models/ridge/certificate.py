@@ -13,7 +13,6 @@ import math
 import numpy as np
 
 from kstream_worker.models.nystrom import packed_start
-from kstream_worker.models.ridge.fit import factorise
 from kstream_worker.models.ridge.layout import (
     CERTIFIED,
     EXHAUSTED,
@@ -27,8 +26,8 @@ from kstream_worker.models.ridge.layout import (
     Plan,
     Scratch,
 )
-from kstream_worker.models.ridge.packed import symmetric_times
-from kstream_worker.numerics.jit import inline
+from kstream_worker.models.ridge.packed import inverse_of_root, invert_root, symmetric_times
+from kstream_worker.numerics.jit import inline, jit
 
 REFINEMENTS = 4
 ULP = 2.0**-52
@@ -36,7 +35,7 @@ ROUND = 1.01 * 2.0**-53  # a little more than u: it covers the bound's own round
 TINY = 1e-300  # more than squares lose to underflow
 
 
-@inline
+@jit
 def certify(plan: Plan, row: np.ndarray, whole: np.ndarray, stale: bool, s: Scratch) -> None:
     """Recompute the residuals, repair what exceeds the tolerance, and settle the status.
 
@@ -46,7 +45,7 @@ def certify(plan: Plan, row: np.ndarray, whole: np.ndarray, stale: bool, s: Scra
     done = False
     while not done:
         if stale:
-            rebuild(plan, row, whole, s)
+            _rebuild(plan, row, whole, s)
         whole[STATUS] = CERTIFIED
         for o in range(plan.dy):
             if not _settle(plan, row, o, whole, s):
@@ -56,18 +55,25 @@ def certify(plan: Plan, row: np.ndarray, whole: np.ndarray, stale: bool, s: Scra
 
 
 @inline
-def rebuild(plan: Plan, row: np.ndarray, whole: np.ndarray, s: Scratch) -> None:
+def _rebuild(plan: Plan, row: np.ndarray, whole: np.ndarray, s: Scratch) -> None:
     """The inverse from K, a stand-in where that is not positive definite; coefficients 0, to be refined."""
+    m = plan.room
+    tau = row[plan.at_tau]
+    inverse = row[plan.at_inverse : plan.floats]
+    row[plan.at_b : plan.at_kernel] = 0.0
+    inverse[:] = row[plan.at_kernel : plan.at_inverse]
+    for i in range(m):
+        inverse[packed_start(i, m)] += tau
+    whole[FAILED] = 0
+    if invert_root(inverse, m):
+        inverse_of_root(inverse, m, s.trial)
+    else:
+        whole[FAILED] = 1
+        inverse[:] = 0.0
+        for i in range(m):
+            inverse[packed_start(i, m)] = 1.0 / (1.0 + tau)
     whole[REPAIRED] = whole[SEQ]
     whole[FACTORED] += 1
-    whole[FAILED] = 0
-    row[plan.at_b : plan.at_kernel] = 0.0
-    if factorise(plan, row, s):
-        return
-    whole[FAILED] = 1
-    row[plan.at_inverse : plan.floats] = 0.0
-    for i in range(plan.room):
-        row[plan.at_inverse + packed_start(i, plan.room)] = 1.0 / (1.0 + row[plan.at_tau])
 
 
 @inline

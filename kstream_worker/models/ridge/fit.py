@@ -1,22 +1,44 @@
-"""End of the warm-up: scales, kernel width and ridge from the window's pairs, then the first factorisation."""
+"""End of the warm-up: scales, kernel width, ridge and kernel matrix from the window's pairs."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from kstream_worker.models import scaling
-from kstream_worker.models.nystrom import dot, dual_weights, exp_or_zero, packed_start, whiten
-from kstream_worker.models.ridge.layout import NEAR, TRIAL, Plan, Scratch
-from kstream_worker.models.ridge.packed import inverse_of_root, invert_root
-from kstream_worker.numerics.jit import inline
+from kstream_worker.models.nystrom import dot, dual_weights, exp_or_zero, gaussian, packed_start, whiten
+from kstream_worker.models.ridge.layout import ARMED, CLIPPED, NEAR, PHASE, TRIAL, Plan, Scratch
+from kstream_worker.models.ridge.packed import invert_root, set_column
+from kstream_worker.numerics.jit import inline, jit
 
 # Tried in this order: the first of equals is taken.
 WIDTHS = (4.0, 2.0, 1.0, 0.5)  # in median distances of the scaled inputs
 RIDGES = (1.0, 0.1, 0.01, 0.001)  # noise to signal, in variances: as a Gaussian process reads tau
 
 
+@jit
+def arm(plan: Plan, row: np.ndarray, whole: np.ndarray, s: Scratch) -> None:
+    """Fix scales, width and tau of a key whose window is full for the first time; a factorisation is due then.
+
+    Args:
+        plan: of the bank.
+        row: float64[plan.floats], changed.
+        whole: int64[INTS], changed.
+        s: work space.
+    """
+    _scale_window(plan, row, s)
+    _choose(plan, row, s)
+    for p in range(plan.room):
+        for j in range(plan.dx):
+            s.zx[j] = row[plan.at_x + j * plan.room + p]
+        gaussian(s.zx, row[plan.at_x :], plan.room, plan.room, plan.dx, row[plan.at_gain], s.k, s.powers)
+        set_column(row[plan.at_kernel : plan.at_inverse], plan.room, p, s.k)
+    row[plan.at_misfit : plan.at_misfit + plan.dy] = 0.0
+    whole[PHASE] = ARMED
+    whole[CLIPPED] = 0
+
+
 @inline
-def scale_window(plan: Plan, row: np.ndarray, s: Scratch) -> None:
+def _scale_window(plan: Plan, row: np.ndarray, s: Scratch) -> None:
     """Centres and scales of every feature, and the window in their units."""
     room, dx = plan.room, plan.dx
     for f in range(dx + plan.dy):
@@ -32,7 +54,7 @@ def scale_window(plan: Plan, row: np.ndarray, s: Scratch) -> None:
 
 
 @inline
-def choose(plan: Plan, row: np.ndarray, s: Scratch) -> None:
+def _choose(plan: Plan, row: np.ndarray, s: Scratch) -> None:
     """Width and ridge with the least leave-one-out error, in closed form, on pairs spread evenly over the window.
 
     The error of pair i without itself is b_i / ((K + tau I)^-1)_ii. Few pairs suffice: tau is the variance of the
@@ -99,18 +121,3 @@ def _left_out(plan: Plan, row: np.ndarray, n: int, gain: float, tau: float, s: S
             left = s.g[i] / dot(column, column, n - i)
             error += left * left
     return error
-
-
-@inline
-def factorise(plan: Plan, row: np.ndarray, s: Scratch) -> bool:
-    """The inverse from K; False where K + tau I is not positive definite in float64."""
-    m = plan.room
-    kernel = row[plan.at_kernel : plan.at_inverse]
-    inverse = row[plan.at_inverse : plan.floats]
-    inverse[:] = kernel
-    for i in range(m):
-        inverse[packed_start(i, m)] += row[plan.at_tau]
-    if not invert_root(inverse, m):
-        return False
-    inverse_of_root(inverse, m, s.trial)
-    return True

@@ -9,9 +9,7 @@ import numpy as np
 from kstream_worker.models import scaling
 from kstream_worker.models.nystrom import dot, fade_and_subtract, gaussian
 from kstream_worker.models.ridge.certificate import ULP, certify, magnitude
-from kstream_worker.models.ridge.fit import choose, scale_window
 from kstream_worker.models.ridge.layout import (
-    ARMED,
     CLIPPED,
     NEXT,
     PHASE,
@@ -32,6 +30,7 @@ FADE = 0.95  # of what drives the misfit, a pair
 
 @jit
 def walk(
+    at: int,
     plan: Plan,
     floats: np.ndarray,
     ints: np.ndarray,
@@ -41,10 +40,11 @@ def walk(
     s: Scratch,
     values: np.ndarray,
     scores: np.ndarray,
-) -> None:
-    """Answer for each pair, then learn from it.
+) -> int:
+    """Answer for each pair, then learn from it; stop where a key's warm-up is full, which `arm` and `certify` settle.
 
     Args:
+        at: row to begin with.
         plan: of the bank.
         floats: float64[capacity, plan.floats].
         ints: int64[capacity, INTS].
@@ -54,44 +54,34 @@ def walk(
         s: work space.
         values: float64[n, HEAD + EACH dy], NaN on entry, result.
         scores: float64[n, dy or 1], NaN on entry, result.
+
+    Returns:
+        the row that filled a window, n where none did.
     """
-    for t in range(slots.shape[0]):
+    for t in range(at, slots.shape[0]):
         row = floats[slots[t]]
         whole = ints[slots[t]]
         whole[SEQ] += 1
         if whole[PHASE] == WARMING:
-            stale = _hold(plan, row, whole, x[t], y[t], s)
-            if not stale:
-                continue
-        else:
-            _look(plan, row, x[t], s)
-            _answer(plan, row, whole, y[t], values[t], scores[t], s)
-            stale = _learn(plan, row, whole, y[t], s)
-        certify(plan, row, whole, stale, s)
+            if _hold(plan, row, whole, x[t], y[t]):
+                return t
+            continue
+        _look(plan, row, x[t], s)
+        _answer(plan, row, whole, y[t], values[t], scores[t], s)
+        certify(plan, row, whole, _learn(plan, row, whole, y[t], s), s)
+    return int(slots.shape[0])
 
 
 @inline
-def _hold(plan: Plan, row: np.ndarray, whole: np.ndarray, x: np.ndarray, y: np.ndarray, s: Scratch) -> bool:
-    """Keep one pair of the warm-up; True when it was the last one, which arms: a factorisation is due."""
+def _hold(plan: Plan, row: np.ndarray, whole: np.ndarray, x: np.ndarray, y: np.ndarray) -> bool:
+    """Keep one pair of the warm-up; True when it was the last one."""
     p = whole[NEXT]
     for j in range(plan.dx):
         row[plan.at_x + j * plan.room + p] = x[j]
     for j in range(plan.dy):
         row[plan.at_y + j * plan.room + p] = y[j]
     whole[NEXT] = (p + 1) % plan.room
-    if whole[NEXT] != 0:
-        return False
-    scale_window(plan, row, s)
-    choose(plan, row, s)
-    for p in range(plan.room):
-        for j in range(plan.dx):
-            s.zx[j] = row[plan.at_x + j * plan.room + p]
-        gaussian(s.zx, row[plan.at_x :], plan.room, plan.room, plan.dx, row[plan.at_gain], s.k, s.powers)
-        set_column(row[plan.at_kernel : plan.at_inverse], plan.room, p, s.k)
-    row[plan.at_misfit : plan.at_misfit + plan.dy] = 0.0
-    whole[PHASE] = ARMED
-    whole[CLIPPED] = 0
-    return True
+    return bool(whole[NEXT] == 0)
 
 
 @inline

@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.models.contract import Column, Estimates, Features, Shape
+from kstream_worker.models.ridge.certificate import certify
+from kstream_worker.models.ridge.fit import arm
 from kstream_worker.models.ridge.kernel import EACH, HEAD, walk
 from kstream_worker.models.ridge.layout import ARMED, INTS, PHASE, STATUSES, lay_out, make_scratch
 from kstream_worker.records import FloatMatrix, IntColumn
@@ -112,7 +114,12 @@ class RidgeModel(SlotBank):
         slots, x, y, _ = self._slots.check_inputs(slots, x, y, times, self._plan.dx, self._plan.dy)
         values = np.full((len(slots), HEAD + EACH * self._plan.dy), np.nan)
         scores = np.full((len(slots), len(self.watched)), np.nan)
-        walk(self._plan, self._slots.floats, self._slots.ints, slots, x, y, self._scratch, values, scores)
+        plan, floats, ints, scratch = self._plan, self._slots.floats, self._slots.ints, self._scratch
+        at = -1
+        while (at := walk(at + 1, plan, floats, ints, slots, x, y, scratch, values, scores)) < len(slots):
+            row, whole = floats[slots[at]], ints[slots[at]]
+            arm(plan, row, whole, scratch)
+            certify(plan, row, whole, True, scratch)
         return Estimates(values, scores)
 
     def drivers(self, slot: int) -> Features:
