@@ -104,6 +104,7 @@ def delays(d: int, scenarios: Sequence[str], runs: int) -> dict[str, dict[str, A
             "ratio": round(float(np.median(bank) / np.median(plain)), 3),
             "runs": runs,
             "same": sum(a == b for a, b in zip(bank, plain, strict=True)),
+            "close": sum(abs(a - b) <= 3 for a, b in zip(bank, plain, strict=True)),
         }
     return out
 

@@ -244,7 +244,7 @@ def false_alarms(keys: int, length: int) -> dict[str, Any]:
             y = (np.sin(x[:, 0]) + 0.5 * x[:, 1] + 0.2 * rng.normal(size=length))[:, None]
             scores = Ridge(3, 1).update(x, y).scores
             scores = scores[np.isfinite(scores[:, 0])]
-            bank = RankBank(1, arl=STATED, seed=1)
+            bank = RankBank(3, arl=STATED, alternative="greater", seed=1)
             slot = bank.allocate(b"%d" % key)
             n = len(scores)
             answer = bank.update(np.full(n, slot), None, scores, np.arange(n))

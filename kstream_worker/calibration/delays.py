@@ -25,7 +25,9 @@ from kstream_worker.records import Transition
 PLACES = 12  # of a key
 LONGEST_HORIZON = 2_000
 SHORTEST_HORIZON = 50
-_FAR = 1_000.0  # spreads: whatever the key is armed with, it finds this
+# Spreads: whatever the key is armed with, it finds this. One stream that is a little off and stands still is found by
+# its ranks; were it far off, a single sample's size would say what holds of that score alone.
+_FAR, _OFF = 1_000.0, 1.0
 _PROBE_ROWS = 500
 
 
@@ -152,9 +154,10 @@ def _try_place(
 
 
 def _probe(bank: Bank, slot: int, history: KeyHistory, features: Sequence[Feature], row: int) -> Transition | None:
-    """What the state just before a row says of itself when values come that are far off all that it knows."""
+    """What the state just before a row says of itself when values come that are off what it knows."""
     last = history.y[row]
-    y = last + _FAR * np.maximum(np.maximum([feature.spread for feature in features], 1e-3 * np.abs(last)), 1e-3)
+    spreads = _OFF if history.x is None else _FAR
+    y = last + spreads * np.maximum(np.maximum([feature.spread for feature in features], 1e-3 * np.abs(last)), 1e-3)
     times = np.full(_PROBE_ROWS, history.times[row])
     x = None if history.x is None else np.repeat(history.x[row : row + 1], _PROBE_ROWS, axis=0)
     return first_alarm(bank, slot, x, np.repeat(y[None, :], _PROBE_ROWS, axis=0), times)

@@ -23,17 +23,31 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     dependence: Annotated[
         Literal["auto", "none", "whiten"],
         doc(
-            "`stream`: what is done about serial dependence. `auto` tests the warm-up and whitens where needed; "
-            "whitened, the stated rate is approximate."
+            "`stream`, and scores of models: what is done about serial dependence. `auto` tests the warm-up and "
+            "whitens where needed; whitened, the stated rate is approximate."
         ),
     ] = "auto"
     profile: Annotated[
         Literal["default", "compact"],
         doc(
-            "`stream`: memory per key. `compact` keeps a quarter of the samples and half the kernels: slow drifts are "
-            "found later or not at all; the stated rate is the same."
+            "`stream`, and scores of models: memory per key. `compact` keeps a quarter of the samples and half the "
+            "kernels: slow drifts are found later or not at all; the stated rate is the same."
         ),
     ] = "default"
+    spikes: Annotated[
+        bool,
+        doc(
+            "`stream`: whether single samples far out are bet on, beyond what ranks can say. An alarm of that score "
+            "(`spike(...)`) has the guarantee `approximate`; the others keep theirs."
+        ),
+    ] = True
+    transform: Annotated[
+        Literal["auto", "none", "sqrt"],
+        doc(
+            "`stream`: square roots of features, for counts. `auto` takes them where the warm-up is never negative and "
+            "holds zeros or is skewed to the right."
+        ),
+    ] = "auto"
     on_alarm: Annotated[
         Literal["rebase", "hold"],
         doc("`rebase`: learn the new normal and arm again. `hold`: stay raised against the old one."),

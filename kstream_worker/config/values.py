@@ -57,7 +57,13 @@ def expected(field: Field) -> str:
     elif field.unit:
         what = DURATION_FORMS if field.unit == "duration" else SIZE_FORMS
     else:
-        names: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", _TEXTS: "a list of texts"}
+        names: dict[Any, str] = {
+            bool: "true or false",
+            int: "a whole number",
+            float: "a number",
+            str: "text",
+            _TEXTS: "a list of texts",
+        }
         what = " or ".join(names[kind] for kind in field.kinds)
     bounds = limits(field)
     return what + (f", {bounds}" if bounds else "") + (", or none" if field.optional else "")
@@ -84,6 +90,12 @@ def _real(value: object, text: bool) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     return None
+
+
+def _truth(value: object, text: bool) -> bool | None:
+    if text and isinstance(value, str):
+        return {"true": True, "false": False}.get(value.strip().lower())
+    return value if isinstance(value, bool) else None
 
 
 def _plain(value: object, text: bool) -> str | None:
@@ -121,6 +133,7 @@ def _quantity(parse: Callable[[str | int | float], float]) -> Callable[[object, 
 
 
 _READERS: dict[Any, Callable[[object, bool], object]] = {
+    (bool,): _truth,
     (int,): _whole,
     (float,): _real,
     (str,): _plain,

@@ -1,7 +1,8 @@
 """Exact randomised ranks in a bag of former samples, in integers.
 
-A sample is scaled, clipped to +-6 and rounded to steps of 1/4096 (int16) *before* it is ranked: a fixed function of the
-sample, so that its rank is exact, ties included. For independent, identically distributed samples
+A sample is scaled and rounded to steps of 1/4096 (int16) *before* it is ranked; beyond +-6 the steps grow with it, so
+that 15 bits hold any size. That is a fixed function of the sample, so that its rank is exact, ties included. For
+independent, identically distributed samples
 
     p = (#{v in bag: s(v) > s(z)} + U (#{v in bag: s(v) = s(z)} + 1)) / (|bag| + 1)
 
@@ -18,23 +19,41 @@ from typing import Any
 import numpy as np
 
 from kstream_worker.numerics.jit import inline
+from kstream_worker.numerics.math import exp as _exp
+from kstream_worker.numerics.math import log as _log
 
 STEPS = 4096  # a power of two, so that exact ties of lengths and products of grid values stay ties
-CLIP = 6.0
+_INV_LN2 = 1.44269504088896338700
+_FARTHEST = 1e12  # has the largest number of steps, as has what lies beyond
+KNEE = 6.0  # steps are equal up to here
+LARGEST = 32767  # steps
+_KNEE_STEPS = 24576.0
+_OCTAVE = 220.0  # steps per doubling beyond the knee: .3 %; up to 6 x 2^37
+_LN2_PER_STEP = 1.0 / (_OCTAVE * _INV_LN2)
 
 
 @inline
 def quantise(z: float) -> np.int16:
-    """z in units of scale, clipped to +-6, in steps of 1/4096; what is not 0 is at least one step away from it.
+    """z in units of scale in steps; what is not 0 is at least one step away from it.
 
     The last makes the smallest move of a feature that was constant visible.
     """
-    clipped = min(max(z, -CLIP), CLIP)
-    if clipped > 0.0:
-        return np.int16(max(1.0, math.floor(clipped * STEPS + 0.5)))
-    if clipped < 0.0:
-        return np.int16(min(-1.0, -math.floor(0.5 - clipped * STEPS)))
-    return np.int16(0)
+    size = min(abs(z), _FARTHEST)
+    if size > KNEE:
+        steps = min(_KNEE_STEPS + math.floor(_OCTAVE * _log(size / KNEE) * _INV_LN2), 1.0 * LARGEST)
+    elif size > 0.0:
+        steps = max(1.0, math.floor(size * STEPS + 0.5))
+    else:
+        steps = 0.0
+    return np.int16(steps if z > 0.0 else -steps)
+
+
+@inline
+def magnitude(steps: float) -> float:
+    """The size, in units of scale, that so many steps >= 0 stand for."""
+    if steps <= _KNEE_STEPS:
+        return steps / STEPS
+    return KNEE * _exp((steps - _KNEE_STEPS) * _LN2_PER_STEP)
 
 
 @inline
@@ -51,7 +70,7 @@ def radius(q: np.ndarray, dims: int) -> np.int16:
     for j in range(dims):
         square += np.int64(q[j]) * np.int64(q[j])
     unit = 2.0
-    while math.sqrt(1.0 * dims) * CLIP * STEPS >= 32767.0 * unit:
+    while math.sqrt(1.0 * dims) * LARGEST >= 32767.0 * unit:
         unit *= 2.0
     return np.int16(math.floor(math.sqrt(np.float64(square)) / unit))
 

@@ -21,6 +21,7 @@ from kstream_worker.detectors.ranks_layout import (
     AT_RAW_CENTER,
     AT_RAW_SCALE,
     AT_RING,
+    AT_ROOTED,
     AT_SCALE,
     AT_T_RING,
     AT_UNION,
@@ -36,9 +37,12 @@ from kstream_worker.detectors.ranks_layout import (
     LEFT_OVER,
     LEVELS_LEFT,
     NOTHING_LEFT,
+    ROOT_ALL,
+    ROOT_AUTO,
     SQUARES_LEFT,
     T_SIZE,
     TEST,
+    TRANSFORM,
     V_ROOM,
     V_ROWS,
     V_SIZE,
@@ -49,7 +53,7 @@ from kstream_worker.detectors.ranks_layout import (
     warmup_room,
 )
 from kstream_worker.detectors.ranks_learned import RIDGE
-from kstream_worker.detectors.ranks_sample import clip_raw, to_steps, whiten_sample
+from kstream_worker.detectors.ranks_sample import clip_raw, take_roots, to_steps, wants_root, whiten_sample
 from kstream_worker.detectors.whitening import (
     AR_COV,
     AR_ORDER,
@@ -80,6 +84,7 @@ def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray
     """
     d = plan[DIMS]
     samples = take_samples(row, shorts, plan[WARMUP], plan)
+    _take_roots(samples, state, plan)
     state[WHITENED] = 0
     state[LEFT_OVER] = NOTHING_LEFT
     if plan[TEST] > 0:
@@ -111,6 +116,21 @@ def fit_scales(samples: np.ndarray, n: int, row: np.ndarray, plan: np.ndarray) -
         for i in range(n):
             values[i] = samples[i * d + j]
         row[plan[AT_CENTER] + j], row[plan[AT_SCALE] + j] = scaling.center_and_scale(values, n)
+
+
+@inline
+def _take_roots(samples: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
+    """Decide whose square roots are taken, from that part of the warm-up that fills no bag, and take them."""
+    d = plan[DIMS]
+    n = plan[TEST] if plan[TEST] > 0 else plan[WARMUP] // 2
+    values = np.empty(n)
+    for j in range(d):
+        for i in range(n):
+            values[i] = samples[i * d + j]
+        chosen = plan[TRANSFORM] == ROOT_ALL or (plan[TRANSFORM] == ROOT_AUTO and wants_root(values, n))
+        state[plan[AT_ROOTED] + j] = 1 if chosen else 0
+    for i in range(plan[WARMUP]):
+        take_roots(samples[i * d : (i + 1) * d], state, plan, samples[i * d : (i + 1) * d])
 
 
 @inline

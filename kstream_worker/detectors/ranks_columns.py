@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED, one_sided, shiryaev_roberts, two_sided
+from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED, one_sided, shiryaev_roberts, two_sided, upward
 from kstream_worker.detectors.ranking import count, count_products, count_scores, p_value, place, product
+from kstream_worker.detectors.ranks_hidden import rank_pick
 from kstream_worker.detectors.ranks_layout import (
     AT_H_BAG,
     AT_H_SCORES,
@@ -22,7 +23,6 @@ from kstream_worker.detectors.ranks_layout import (
     BLOCK,
     BLOCK_SUM,
     BLOCK_TIME,
-    COLUMNS,
     COUNT,
     DIMS,
     FIXED,
@@ -30,26 +30,33 @@ from kstream_worker.detectors.ranks_layout import (
     H_COUNT,
     H_ROOM,
     H_SIZE,
+    HIDDEN_COUNT,
+    LEARNED,
     LOCATED,
     LOCATORS,
     ONE_SIDED_LOCATORS,
+    R_LEARNED,
+    RUN_LEARNED,
     S_ROOM,
     S_SIZE,
     SEQ,
     SHORTS,
+    SPIKE_COUNT,
     TWO_SIDED_LOCATORS,
+    UPWARD,
     V_ROOM,
     V_ROWS,
     V_SIZE,
     singles,
 )
 from kstream_worker.detectors.ranks_learned import REFRESH, refresh, score
+from kstream_worker.detectors.ranks_spikes import rank_spikes
 from kstream_worker.detectors.report import advance_runs
 from kstream_worker.numerics.jit import inline
 from kstream_worker.numerics.random import below, uniform
 
 # Roles of random draws; their counter is the sample's number within the key.
-RANK, REMOVE, RANK_LEARNED, REMOVE_LEARNED, PICK, REPLACE, RANK_SLOW, REMOVE_SLOW = range(8)
+RANK, REMOVE, RANK_LEARNED, REMOVE_LEARNED, PICK, REPLACE, RANK_SLOW, REMOVE_SLOW, RANK_PICK = range(9)
 
 
 @inline
@@ -64,7 +71,7 @@ def rank_fixed(
     plan: np.ndarray,
     work: np.ndarray,
 ) -> None:
-    """Rank coordinates, radius and products in the rolling bag V, bet on them, and let the sample join the bag.
+    """Rank all fixed scores in the rolling bag V, bet on them, and let the sample join the bag.
 
     Args:
         row: the key's floats.
@@ -73,7 +80,7 @@ def rank_fixed(
         stream: the key's random stream.
         bet: whether there are bets (not while an alarm is up).
         time: of the sample.
-        q: int16[d + 1], the sample in steps and its radius.
+        q: int16[>= d + 1], the sample in steps and its radius, then scratch.
         plan: layout.
         work: scratch matrix.
     """
@@ -97,6 +104,8 @@ def rank_fixed(
                 first, second = bag[a * room : a * room + n], bag[b * room : b * room + n]
                 larger, equal = count_products(first, second, product(q[a], q[b]))
             bet_two_sided(row, column, p_value(larger, equal, n, u), 1.0, seq, time, plan, work)
+    if plan[SPIKE_COUNT] > 0:
+        rank_spikes(row, bag.reshape(own, room), state, bet, time, seq, q, plan)
     place(bag, room, own, n, below(stream, REMOVE, seq, room + 1), q)
     state[V_SIZE] = min(n + 1, room)
 
@@ -113,10 +122,13 @@ def rank_learned(
     plan: np.ndarray,
     work: np.ndarray,
 ) -> None:
-    """Rank the sample by the learned score in the bag H of odd samples, bet that it is high, and let it join the bag.
+    """Rank the sample by the pick and by the learned score in the bag H of odd samples, bet, and let it join the bag.
 
     Arguments as of `rank_fixed`.
     """
+    if bet and plan[HIDDEN_COUNT] > 0:
+        bag = shorts[plan[AT_H_BAG] : plan[AT_T_RING]].reshape(plan[DIMS], plan[H_ROOM])
+        rank_pick(row, bag, state, uniform(stream, RANK_PICK, state[SEQ]), time, q, plan, work)
     if state[H_COUNT] % REFRESH == 0:
         refresh(row, shorts, state, plan, work)
     n = state[H_SIZE]
@@ -128,11 +140,11 @@ def rank_learned(
         larger, equal = count_scores(scores[:n], own)
         g = work[GAINS]
         one_sided(p_value(larger, equal, n, uniform(stream, RANK_LEARNED, seq)), g)
-        mean = shiryaev_roberts(singles(row, plan[AT_R], plan[BETS]), g, plan[BETS] - ONE_SIDED, ONE_SIDED, 2.0)
-        row[plan[AT_VALUES] + plan[COLUMNS] - 1] = mean
+        mean = shiryaev_roberts(singles(row, plan[AT_R], plan[BETS]), g, plan[R_LEARNED], ONE_SIDED, 2.0)
+        row[plan[AT_VALUES] + plan[LEARNED]] = mean
         work[LOCATED, 0] = g[3]
         work[LOCATED, 1] = g[4]
-        advance(row, plan[LOCATORS] - ONE_SIDED_LOCATORS, ONE_SIDED_LOCATORS, seq, time, plan, work)
+        advance(row, plan[RUN_LEARNED], ONE_SIDED_LOCATORS, seq, time, plan, work)
     removed = below(stream, REMOVE_LEARNED, seq, room + 1)
     at = place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], room, plan[DIMS], n, removed, q)
     if at >= 0:
@@ -201,7 +213,10 @@ def bet_two_sided(
         work: scratch matrix.
     """
     g = work[GAINS]
-    two_sided(p, g)
+    if plan[UPWARD] == 1:
+        upward(p, g)
+    else:
+        two_sided(p, g)
     R = singles(row, plan[AT_R], plan[BETS])
     row[plan[AT_VALUES] + column] = shiryaev_roberts(R, g, column * TWO_SIDED, TWO_SIDED, a)
     located = work[LOCATED]  # the boldest of each direction: their runs end soonest when nothing has changed

@@ -8,9 +8,12 @@ A.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from kstream_worker.detectors.ranks_columns import PICK, REPLACE, rank_fixed, rank_learned, rank_means
+from kstream_worker.detectors.ranks_hidden import look
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ARMED,
@@ -22,10 +25,12 @@ from kstream_worker.detectors.ranks_layout import (
     COUNT,
     DIMS,
     H_ROOM,
+    HIDDEN_COUNT,
     PHASE,
     PHI_Z,
     PX,
     RAISED,
+    ROOT,
     SEQ,
     T_SIZE,
     UNTIL,
@@ -38,7 +43,7 @@ from kstream_worker.detectors.ranks_layout import (
 )
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import ratio, train
-from kstream_worker.detectors.ranks_sample import to_steps, whiten_sample
+from kstream_worker.detectors.ranks_sample import take_roots, to_steps, whiten_sample
 from kstream_worker.models.bank import STREAM
 from kstream_worker.numerics.jit import inline, jit
 from kstream_worker.numerics.math import log
@@ -78,7 +83,7 @@ def walk(
     Args:
         first: row of the batch to begin with.
         slots: int64[n].
-        y: float64[n, d], finite.
+        y: float64[n, d], finite; a row of NaN is a sample without a score: it counts, and is not looked at.
         times: int64[n].
         floats: float64[slots, plan[FLOATS]], state.
         ints: int64[slots, plan[INTS]], state.
@@ -88,7 +93,7 @@ def walk(
         threshold: of the largest weighted column.
         counts: int64[3, n], filled: state and number of each sample; whether its ratio was set to the floor.
         answers: float64[3, n], filled: log ratio, divergence, evidence.
-        q: int16[d + 1], scratch.
+        q: int16[> d + 1], scratch.
         work: scratch matrix.
         powers: int64[plan[ATOM_ROOM]], scratch.
 
@@ -111,7 +116,10 @@ def walk(
         state[SEQ] += 1
         counts[STATES, i] = state[PHASE]
         counts[NUMBERS, i] = state[SEQ]
-        if state[PHASE] == WARMING:
+        if math.isnan(y[i, 0]):
+            if state[PHASE] == ARMED:
+                answers[EVIDENCE, i] = largest_column(row, state, plan, weights)
+        elif state[PHASE] == WARMING:
             for j in range(plan[DIMS]):
                 room, at = warmup_room(row, shorts[slot], plan[DIMS] * state[COUNT] + j, plan)
                 room[at] = y[i, j]
@@ -133,11 +141,12 @@ def _sample(
     raw: np.ndarray, row: np.ndarray, state: np.ndarray, plan: np.ndarray, q: np.ndarray, work: np.ndarray
 ) -> None:
     """A raw sample into q and `work[Z]`, through the autoregressions where they are needed."""
+    take_roots(raw, state, plan, work[ROOT])
     if state[WHITENED] == 1:
-        whiten_sample(raw, True, row, plan, work[X], work[PX])
+        whiten_sample(work[ROOT], True, row, plan, work[X], work[PX])
     else:
         for j in range(plan[DIMS]):
-            work[X, j] = raw[j]
+            work[X, j] = work[ROOT, j]
     to_steps(work[X], row, plan, q, work[Z])
 
 
@@ -168,6 +177,8 @@ def _judge(
         pick = below(stream, PICK, state[SEQ], state[T_SIZE])
         replaced = below(stream, REPLACE, state[SEQ], plan[H_ROOM])
         train(row, shorts, state, f, pick, replaced, q, plan, work, powers)
+        if plan[HIDDEN_COUNT] > 0:
+            look(row, state, q, plan, work)
     else:
         rank_learned(row, shorts, state, stream, bet, time, q, plan, work)
     rank_means(row, shorts, state, stream, bet, time, q, plan, work)

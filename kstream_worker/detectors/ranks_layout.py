@@ -7,6 +7,8 @@ before it. Numbers that no recursion needs in double precision are float32, two 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +31,29 @@ class Sizes(NamedTuple):
     atoms: int  # a multiple of 4: the estimator works on four at a time
 
 
+class Options(NamedTuple):
+    """Settings beside the dimensions and the warm-up."""
+
+    profile: str = "default"
+    spikes: bool = True
+    transform: str = "auto"
+
+
+DEFAULTS = Options()
+ROOT_NONE, ROOT_AUTO, ROOT_ALL = range(3)
+TRANSFORMS = {"none": ROOT_NONE, "auto": ROOT_AUTO, "sqrt": ROOT_ALL}
+SPIKE_WEIGHT = 0.2
+HIDDEN_WEIGHT = 0.1
+
 PROFILES = {"default": Sizes(1000, 500, 500, 40), "compact": Sizes(250, 125, 125, 20)}
+
+# Candidates of the column that picks its score (`ranks_hidden`).
+ODD_ODD, EVEN_ODD, EVEN_EVEN, ODD_ODD_ODD = range(4)
+MAX_TRIPLE_DIMS = 5
+MAX_HIDDEN = 512
+
+SPIKE_BETS = 3
+TAIL_ENTRIES = 5
 
 TWO_SIDED_LOCATORS = 5  # bets whose runs date a change: +b, -b, +u, -u, power of r
 ONE_SIDED_LOCATORS = 2
@@ -56,10 +80,12 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     H_COUNT,  # samples ranked by the learned score
     T_COUNT,  # samples that trained it
     ATOM_COUNT,
+    PICKED,  # candidate, and which way it has moved
+    PICKED_SIDE,
     BEST,  # column of the largest value after the last sample
     BLOCK_TIME,  # event time of the first sample of the present block
     BLOCK_SUM,  # first of d sums over the present block, in steps
-) = range(1, 20)
+) = range(1, 22)
 
 # Columns of the float row.
 GAIN, DIVERGENCE, FADED, HEADER = range(4)
@@ -72,10 +98,23 @@ class Layout(NamedTuple):
     warmup: int
     test: int  # first part of the warm-up: tests of dependence only
     fixed: int  # columns of fixed scores: coordinates, radius, products
-    columns: int  # fixed, then d of block means, then the learned one
+    columns: int  # fixed, d of block means, the learned one, sizes of single samples, the pick
     bets: int
     locators: int
     dependence: int
+    transform: int
+    learned: int  # its column
+    spikes: int  # first column of sizes
+    spike_count: int  # d or 0
+    hidden: int  # the column that picks its score, where there are candidates
+    hidden_count: int  # of them
+    # places of their bets and runs, counted as `bets` and `locators` are
+    R_learned: int
+    R_spikes: int
+    R_hidden: int
+    run_learned: int
+    run_spikes: int
+    run_hidden: int
     # rooms
     v_room: int
     h_room: int
@@ -96,6 +135,9 @@ class Layout(NamedTuple):
     duals: int  # float32
     atoms: int  # float32
     h_scores: int  # float32
+    tails: int  # float32
+    short_means: int  # float32
+    long_means: int  # float32
     R: int  # float32
     values: int  # mean R of each column
     run_product: int  # float32
@@ -109,11 +151,14 @@ class Layout(NamedTuple):
     t_ring: int
     s_bag: int
     shorts: int
+    rooted: int  # of the integers: 1 for each feature whose square root is taken
     ints: int
+    upward: int = 0  # 1: bets pay for high coordinates alone
 
     def table(self) -> NDArray[np.int64]:
         """The layout as kernels take it: `plan[AT_R]` and the like."""
-        return np.array(self, dtype=np.int64)
+        hidden = [entry for kind, *features in hidden_scores(self.dims) for entry in (kind, *_three(features))]
+        return np.array([*self, *hidden], dtype=np.int64)
 
 
 # Entries of the table, in the order of the fields.
@@ -126,6 +171,18 @@ class Layout(NamedTuple):
     BETS,
     LOCATORS,
     DEPENDENCE,
+    TRANSFORM,
+    LEARNED,
+    SPIKES,
+    SPIKE_COUNT,
+    HIDDEN,
+    HIDDEN_COUNT,
+    R_LEARNED,
+    R_SPIKES,
+    R_HIDDEN,
+    RUN_LEARNED,
+    RUN_SPIKES,
+    RUN_HIDDEN,
     V_ROOM,
     H_ROOM,
     S_ROOM,
@@ -144,6 +201,9 @@ class Layout(NamedTuple):
     AT_DUALS,
     AT_ATOMS,
     AT_H_SCORES,
+    AT_TAILS,
+    AT_SHORT_MEANS,
+    AT_LONG_MEANS,
     AT_R,
     AT_VALUES,
     AT_RUN_PRODUCT,
@@ -156,8 +216,11 @@ class Layout(NamedTuple):
     AT_T_RING,
     AT_S_BAG,
     SHORTS,
+    AT_ROOTED,
     INTS,
-) = range(39)
+    UPWARD,
+    HIDDEN_TABLE,  # kind and features of each candidate, four entries each
+) = range(57)
 
 
 # Rows of the scratch matrix.
@@ -171,8 +234,9 @@ class Layout(NamedTuple):
     PX,
     GAINS,  # [14] multipliers
     LOCATED,  # [5] those whose runs are followed
+    ROOT,  # [d] the raw sample, square roots taken
     UNITS,  # first of d rows: [h_room] the bag in units of scale
-) = range(10)
+) = range(11)
 
 
 @inline
@@ -181,24 +245,50 @@ def singles(row: np.ndarray, at: int, n: int) -> np.ndarray:
     return row[at : at + (n + 1) // 2].view(np.float32)[:n]
 
 
-def make_layout(dims: int, warmup: int, dependence: int, profile: str = "default") -> Layout:
+def hidden_scores(dims: int) -> list[tuple[int, ...]]:
+    """The candidates for the pick: kind, then the features it is computed from, in the order of the formula."""
+    ordered = list(combinations(range(dims), 2))
+    if dims > MAX_PRODUCT_DIMS:
+        # Neighbours at distance 1, 2, ... so that every feature is there even where not all pairs are.
+        ordered.sort(key=lambda pair: (pair[1] - pair[0], pair[0]))
+        return [(ODD_ODD, *pair) for pair in ordered[:MAX_HIDDEN]]
+    scores: list[tuple[int, ...]] = [(EVEN_ODD, *pair) for pair in permutations(range(dims), 2)]
+    if dims <= MAX_TRIPLE_DIMS:
+        scores += [(EVEN_EVEN, *pair) for pair in ordered]
+        scores += [(ODD_ODD_ODD, *three) for three in combinations(range(dims), 3)]
+    return scores
+
+
+def _three(features: Sequence[int]) -> tuple[int, ...]:
+    return (*features, *features)[:3]
+
+
+def make_layout(dims: int, warmup: int, dependence: int, options: Options = DEFAULTS) -> Layout:
     """Lay out the row of a key of `dims` features."""
-    return _lay_out(dims, warmup, dependence, profile)[0]
+    return _lay_out(dims, warmup, dependence, options)[0]
 
 
-def bytes_by_part(dims: int, warmup: int, dependence: int, profile: str = "default") -> dict[str, int]:
+def bytes_by_part(dims: int, warmup: int, dependence: int, options: Options = DEFAULTS) -> dict[str, int]:
     """Bytes of a key's row by what they are for; their sum is the size of the row."""
-    return _lay_out(dims, warmup, dependence, profile)[1]
+    return _lay_out(dims, warmup, dependence, options)[1]
 
 
-def _lay_out(dims: int, warmup: int, dependence: int, profile: str) -> tuple[Layout, dict[str, int]]:
-    sizes = PROFILES[profile]
+def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple[Layout, dict[str, int]]:
+    sizes = PROFILES[options.profile]
     test = 0 if dependence == 0 else warmup * 2 // 3
     radius = 1 if dims > 1 else 0
     fixed = dims + radius + (dims * (dims - 1) // 2 if 2 <= dims <= MAX_PRODUCT_DIMS else 0)
     two_sided = fixed + dims
-    bets = two_sided * TWO_SIDED + ONE_SIDED
-    locators = two_sided * TWO_SIDED_LOCATORS + ONE_SIDED_LOCATORS
+    spike_count = dims if options.spikes else 0
+    hidden_count = len(hidden_scores(dims))
+    R_spikes = two_sided * TWO_SIDED + ONE_SIDED
+    R_hidden = R_spikes + spike_count * SPIKE_BETS
+    picks = 1 if hidden_count else 0
+    bets = R_hidden + picks * ONE_SIDED
+    run_spikes = two_sided * TWO_SIDED_LOCATORS + ONE_SIDED_LOCATORS
+    run_hidden = run_spikes + spike_count
+    locators = run_hidden + picks * ONE_SIDED_LOCATORS
+    columns = two_sided + 1 + spike_count + picks
     parts: dict[str, int] = {}
     at = Cursor(8, parts)
     at.take(HEADER, "counters")
@@ -213,7 +303,9 @@ def _lay_out(dims: int, warmup: int, dependence: int, profile: str) -> tuple[Lay
     weights, duals = at.take(sizes.atoms, "learned score"), at.take_singles(sizes.atoms, "learned score")
     atoms = at.take_singles(sizes.atoms * dims, "learned score")
     h_scores = at.take_singles(sizes.learned, "learned bag")
-    R, values = at.take_singles(bets, "bets"), at.take(two_sided + 1, "bets")
+    tails = at.take_singles(TAIL_ENTRIES * spike_count, "tails")
+    short_means, long_means = at.take_singles(hidden_count, "candidates"), at.take_singles(hidden_count, "candidates")
+    R, values = at.take_singles(bets, "bets"), at.take(columns, "bets")
     run_product, run_seq = at.take_singles(locators, "runs of bets"), at.take_singles(locators, "runs of bets")
     run_time = at.take(locators, "runs of bets")
     bags = Cursor(2, parts)
@@ -223,17 +315,30 @@ def _lay_out(dims: int, warmup: int, dependence: int, profile: str) -> tuple[Lay
     bags.take(-bags.here % 4, "bag of means")  # the warm-up's samples may lie there, as float64
     more = warmup * dims - (at.here - union) - bags.here // 4
     at.take(max(0, more), "warm-up beyond the rest")
-    ints = BLOCK_SUM + dims
+    rooted = BLOCK_SUM + dims
+    ints = rooted + dims
     parts["counters"] += 8 * ints
     layout = Layout(
         dims=dims,
         warmup=warmup,
         test=test,
         fixed=fixed,
-        columns=two_sided + 1,
+        columns=columns,
         bets=bets,
         locators=locators,
         dependence=dependence,
+        transform=TRANSFORMS[options.transform],
+        learned=two_sided,
+        spikes=two_sided + 1,
+        spike_count=spike_count,
+        hidden=two_sided + 1 + spike_count,
+        hidden_count=hidden_count,
+        R_learned=two_sided * TWO_SIDED,
+        R_spikes=R_spikes,
+        R_hidden=R_hidden,
+        run_learned=two_sided * TWO_SIDED_LOCATORS,
+        run_spikes=run_spikes,
+        run_hidden=run_hidden,
         v_room=sizes.bag,
         h_room=sizes.learned,
         s_room=sizes.slow,
@@ -252,6 +357,9 @@ def _lay_out(dims: int, warmup: int, dependence: int, profile: str) -> tuple[Lay
         duals=duals,
         atoms=atoms,
         h_scores=h_scores,
+        tails=tails,
+        short_means=short_means,
+        long_means=long_means,
         R=R,
         values=values,
         run_product=run_product,
@@ -264,6 +372,7 @@ def _lay_out(dims: int, warmup: int, dependence: int, profile: str) -> tuple[Lay
         t_ring=t_ring,
         s_bag=s_bag,
         shorts=bags.here,
+        rooted=rooted,
         ints=ints,
     )
     return layout, parts
@@ -281,15 +390,30 @@ def warmup_room(row: np.ndarray, shorts: np.ndarray, entry: int, plan: np.ndarra
 def column_weights(layout: Layout) -> NDArray[np.float64]:
     """Weights of all columns, float64[columns], sum 1.
 
-    Nine tenths: as `sample_weights`. One tenth: block means.
+    One fifth: sizes of single samples, if asked for. One tenth: the pick, if there are candidates. Of the rest nine
+    tenths: as `sample_weights`; one tenth: block means. Where only high coordinates pay, nine tenths are theirs, as any
+    other score would pay for low ones too; 6 of a column's 14 bets are made then, which the weights make up for.
     """
     dims = layout.dims
-    own = sample_weights(layout, 0.9)
-    return np.concatenate([own[:-1], np.full(dims, 0.1 / dims), own[-1:]])
+    weights = np.zeros(layout.columns)
+    if layout.upward:
+        weights[:dims] = 0.9 / dims
+        weights[layout.fixed : layout.learned] = 0.1 / dims
+        return weights * (TWO_SIDED / ONE_SIDED)
+    spikes = SPIKE_WEIGHT if layout.spike_count else 0.0
+    hidden = HIDDEN_WEIGHT if layout.hidden_count else 0.0
+    rest = 1.0 - spikes - hidden
+    own = sample_weights(layout, 0.9 * rest)
+    weights[: layout.fixed] = own[:-1]
+    weights[layout.fixed : layout.learned] = 0.1 * rest / dims
+    weights[layout.learned] = own[-1]
+    weights[layout.spikes : layout.hidden] = spikes / max(1, layout.spike_count)
+    weights[layout.hidden :] = hidden
+    return weights
 
 
 def sample_weights(layout: Layout, share: float = 1.0) -> NDArray[np.float64]:
-    """Weights of the columns that score single samples, fixed ones, then the learned one: float64[fixed + 1].
+    """Weights of the fixed columns that score single samples, then of the learned one: float64[fixed + 1].
 
     Their sum is `share`.
 
@@ -306,12 +430,25 @@ def sample_weights(layout: Layout, share: float = 1.0) -> NDArray[np.float64]:
 
 
 def make_scratch(layout: Layout) -> tuple[NDArray[np.int16], NDArray[np.float64], NDArray[np.int64]]:
-    """Room that compiled code works in: the sample in steps with its radius, the matrix of the rows above, integers."""
+    """Room that compiled code works in: the sample in steps with its radius (behind it, room for a feature of the bag
+    and a score's three coordinates), the matrix of the rows above, integers.
+    """
     return (
-        np.zeros(layout.dims + 1, dtype=np.int16),
+        np.zeros(layout.dims + 1 + layout.v_room + 3, dtype=np.int16),
         np.zeros((UNITS + layout.dims, max(layout.h_room, layout.dims))),
         np.zeros(layout.atom_room, dtype=np.int64),
     )
+
+
+def runs_of_column(layout: Layout, column: int) -> tuple[int, int]:
+    """The first run of a column, and how many it has."""
+    if column < layout.learned:
+        return column * TWO_SIDED_LOCATORS, TWO_SIDED_LOCATORS
+    if column == layout.learned:
+        return layout.run_learned, ONE_SIDED_LOCATORS
+    if column < layout.hidden:
+        return layout.run_spikes + column - layout.spikes, 1
+    return layout.run_hidden, ONE_SIDED_LOCATORS
 
 
 class Cursor:

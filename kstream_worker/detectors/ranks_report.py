@@ -9,16 +9,21 @@ from kstream_worker.detectors import report
 from kstream_worker.detectors.bets import BOTH, DIRECTION_NAMES, DOWN, TWO_SIDED, TWO_SIDED_DIRECTION, UP
 from kstream_worker.detectors.ranks_layout import (
     BEST,
+    EVEN_EVEN,
+    EVEN_ODD,
     HELD,
     LEFT_OVER,
     LEVELS_LEFT,
-    ONE_SIDED_LOCATORS,
+    PICKED,
     SEQ,
     SQUARES_LEFT,
-    TWO_SIDED_LOCATORS,
+    TAIL_ENTRIES,
     WHITENED,
     Layout,
+    hidden_scores,
+    runs_of_column,
 )
+from kstream_worker.detectors.ranks_spikes import LAST
 from kstream_worker.detectors.whitening import AR_ORDER
 
 _OFF = 1.0  # warm-up scales by which a level must be off to be called so
@@ -26,12 +31,33 @@ _CLEARLY = 10.0  # by how much one side's bets must lead the other's
 _SMALLEST_RUN = 20.0  # a run has to have paid this much to say anything about its features
 
 
-def column_scores(names: tuple[str, ...], layout: Layout) -> tuple[report.Score, ...]:
-    """The two-sided columns in their order: fixed scores, then means of 25 samples (`mean(f)`)."""
+SPIKES_REASON = (
+    "The alarm is for the size of single samples, whose probability under no change is extrapolated from a Pareto tail "
+    "that is fitted to the key's former samples: it holds as far as that fits. The stated rate of all other scores "
+    "together, which have {:.0%} of the weight, does not depend on it."
+)
+
+
+def column_scores(names: tuple[str, ...], layout: Layout, picked: int = 0) -> tuple[report.Score, ...]:
+    """All columns in their order.
+
+    Fixed scores, means of 25 samples (`mean(f)`), the learned score, sizes of single samples (`spike(f)`), and of the
+    candidates the one that is picked: `|a|*b`, `|a|*|b|`, `a*b*c` or `a*b`.
+    """
     fixed = report.fixed_scores(
         names, radius=layout.v_rows > layout.dims, products=layout.fixed > layout.v_rows, squares=False
     )
-    return fixed + tuple(report.Score(f"mean({name})", (j,)) for j, name in enumerate(names))
+    means = tuple(report.Score(f"mean({name})", (j,)) for j, name in enumerate(names))
+    learned = report.Score(report.LEARNED, ())
+    spikes = tuple(report.Score(f"spike({name})", (j,)) for j, name in enumerate(names[: layout.spike_count]))
+    pick = tuple(_hidden(names, entry) for entry in hidden_scores(layout.dims)[picked : picked + 1])
+    return (*fixed, *means, learned, *spikes, *pick)
+
+
+def _hidden(names: tuple[str, ...], entry: tuple[int, ...]) -> report.Score:
+    kind, *features = entry
+    form = {EVEN_ODD: "|{}|*{}", EVEN_EVEN: "|{}|*|{}|"}.get(kind, "*".join(["{}"] * len(features)))
+    return report.Score(form.format(*(names[j] for j in features)), tuple(features))
 
 
 def read_crossing(
@@ -43,25 +69,33 @@ def read_crossing(
     paid; the learned score has none of its own and takes that of the first feature. Features are weighed by the
     logarithm of the best run of each score they are part of (runs that paid 20 at least).
     """
-    scores = column_scores(names, layout)
+    scores = column_scores(names, layout, int(state[PICKED]))
     column = int(state[BEST])
-    learned = column == len(scores)
     runs = singles_of(row, layout.run_product, layout.locators)
-    two_sided = runs[: len(scores) * TWO_SIDED_LOCATORS].reshape(-1, TWO_SIDED_LOCATORS)
-    best = two_sided.max(axis=1)
+    ends = [first + count for first, count in (runs_of_column(layout, c) for c in range(layout.columns))]
+    best = np.maximum.reduceat(runs, [0, *ends[:-1]])
     paid = np.where(best > _SMALLEST_RUN, np.log(np.maximum(best, 1.0)), 0.0)
     features = report.share_evidence(names, scores, paid.tolist())
-    leading, whitened = names.index(features[0][0]), state[WHITENED] == 1
-    first = column * TWO_SIDED_LOCATORS
-    count = ONE_SIDED_LOCATORS if learned else TWO_SIDED_LOCATORS
+    leading = names.index(features[0][0])
+    first, count = runs_of_column(layout, column)
     at = first + int(np.argmax(runs[first : first + count]))
     return report.Crossing(
-        score=report.LEARNED if learned else scores[column].name,
+        score=scores[column].name,
         change_seq=whole(int(singles_of(row, layout.run_seq, layout.locators).view(np.uint32)[at]), int(state[SEQ])),
         change_time=int(row[layout.run_time + at]),
-        direction=_level(row, leading, layout) if whitened else _direction(row, leading if learned else column, layout),
+        direction=_side(row, state, column, leading, layout),
         features=features,
     )
+
+
+def _side(row: NDArray[np.float64], state: NDArray[np.int64], column: int, leading: int, layout: Layout) -> str:
+    if layout.spikes <= column < layout.hidden:
+        entry = (column - layout.spikes) * TAIL_ENTRIES + LAST
+        last = singles_of(row, layout.tails, TAIL_ENTRIES * layout.spike_count)[entry]
+        return DIRECTION_NAMES[UP if last > 0.0 else DOWN]
+    if state[WHITENED] == 1:
+        return _level(row, leading, layout)
+    return _direction(row, column if column < layout.learned else leading, layout)
 
 
 def singles_of(row: NDArray[np.float64], at: int, n: int) -> NDArray[np.float32]:
@@ -94,8 +128,19 @@ def _level(row: NDArray[np.float64], feature: int, layout: Layout) -> str:
     return DIRECTION_NAMES[UP if level > _OFF else DOWN if level < -_OFF else BOTH]
 
 
+def guarantee_of_alarm(
+    state: NDArray[np.int64], arl: float, layout: Layout, weights: NDArray[np.float64]
+) -> report.Guarantee:
+    """What may be said of the alarm that is being raised, with the reason."""
+    guarantee = guarantee_of(state, arl)
+    if guarantee.level != "exact_if_iid" or not layout.spikes <= state[BEST] < layout.hidden:
+        return guarantee
+    others = 1.0 - float(weights[layout.spikes : layout.hidden].sum())
+    return report.Guarantee("approximate", SPIKES_REASON.format(others))
+
+
 def guarantee_of(state: NDArray[np.int64], arl: float) -> report.Guarantee:
-    """What may be said of an alarm of this key, with the reason."""
+    """What may be said of a key, with the reason."""
     if state[LEFT_OVER] == LEVELS_LEFT:
         return report.Guarantee(
             "none",

@@ -1,6 +1,10 @@
-"""From a raw sample to what is ranked: innovations of autoregressions where needed, scaled, in integer steps."""
+"""From a raw sample to what is ranked: square roots and innovations of autoregressions where needed, scaled, in integer
+steps.
+"""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -12,12 +16,44 @@ from kstream_worker.detectors.ranks_layout import (
     AT_RAW_CENTER,
     AT_RAW_SCALE,
     AT_RING,
+    AT_ROOTED,
     AT_SCALE,
     DIMS,
     V_ROWS,
 )
 from kstream_worker.detectors.whitening import AR_CLIP, AR_COV, AR_ORDER, AR_TERMS, ar_step
+from kstream_worker.models.scaling import quantile
 from kstream_worker.numerics.jit import inline
+
+
+@inline
+def root(value: float) -> float:
+    """The square root of the size, with the sign: counts below zero, should they come, stay below."""
+    size = math.sqrt(abs(value))
+    return -size if value < 0.0 else size
+
+
+@inline
+def take_roots(raw: np.ndarray, state: np.ndarray, plan: np.ndarray, out: np.ndarray) -> None:
+    """out[j] <- raw[j], or its root where that was decided at arming. `out` may be `raw`."""
+    for j in range(plan[DIMS]):
+        out[j] = root(raw[j]) if state[plan[AT_ROOTED] + j] == 1 else raw[j]
+
+
+@inline
+def wants_root(values: np.ndarray, n: int) -> bool:
+    """Whether the first n values (reordered) look like counts, or like others that cannot be negative.
+
+    None is negative, and some are 0 or the right tail is the longer one: (q90 + q10 - 2 q50) / (q90 - q10) > .2. A
+    square root makes the spread of counts the same at every level; it leaves features alone that are far from 0.
+    """
+    smallest = values[0]
+    for i in range(n):
+        smallest = min(smallest, values[i])
+    if smallest < 0.0:
+        return False
+    low, middle, high = quantile(values, n, 0.1), quantile(values, n, 0.5), quantile(values, n, 0.9)
+    return smallest == 0.0 or (high - middle) - (middle - low) > 0.2 * (high - low)
 
 
 @inline

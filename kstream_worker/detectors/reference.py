@@ -45,6 +45,7 @@ from kstream_worker.models.bank import SlotArrays, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Transition
 
 KIND = "reference"
+ROW = 2  # of what the numbers of a row mean: snapshots of other rows are refused
 MIN_SAMPLES, MAX_SAMPLES = 20, 2000
 _FIRST_TIME, _LAST_TIME = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -114,6 +115,7 @@ class ReferenceBank(StreamBank):
         self._weights = sample_weights(layout)
         self._scratch = make_scratch(layout)
         settings = {
+            "row": ROW,
             "dims": dims,
             "samples": samples,
             "delta": delta,

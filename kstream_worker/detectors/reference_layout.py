@@ -15,6 +15,7 @@ from kstream_worker.detectors.ranks_layout import (
     PROFILES,
     Cursor,
     Layout,
+    Options,
 )
 from kstream_worker.detectors.reference_bets import LEARNED_BETS, LEARNED_PAYOFFS, PAYOFFS, SIDED_BETS
 
@@ -62,7 +63,7 @@ def make_layout(dims: int, samples: int) -> Layout:
     bags.take(-bags.here % 4, "reference ring")  # samples of the reference may lie there, as float64
     at.take(max(0, samples * dims - (at.here - union) - bags.here // 4), "reference beyond the rest")
     # Of what the rank detector has besides, there is nothing: empty sections, no columns.
-    layout = ranks_layout.make_layout(dims, samples, NO_DEPENDENCE)
+    layout = ranks_layout.make_layout(dims, samples, NO_DEPENDENCE, Options(spikes=False, transform="none"))
     return layout._replace(
         test=0,
         fixed=fixed,

@@ -63,7 +63,10 @@ class StreamBank(SlotBank):
         """
         if x is not None:
             raise ValueError(f"x must be None: this bank compares each key's samples y with its own {self.against}")
-        slots, y, times = self._slots.check_samples(slots, y, times, self._layout.dims)
+        return self._answer(*self._slots.check_samples(slots, y, times, self._layout.dims))
+
+    def _answer(self, slots: IntColumn, y: FloatMatrix, times: IntColumn) -> Scores:
+        """Walk checked samples, event by event."""
         n = len(slots)
         counts = np.zeros((3, n), dtype=np.int64)
         answers = np.full((3, n), np.nan)
@@ -115,6 +118,10 @@ class StreamBank(SlotBank):
     def _guarantee(self, state: NDArray[np.int64]) -> report.Guarantee:
         """What may be said of an alarm of a key in this state."""
 
+    def _guarantee_of_alarm(self, state: NDArray[np.int64]) -> report.Guarantee:
+        """What may be said of the alarm that is being raised."""
+        return self._guarantee(state)
+
     def _raised(self, row: int, slot: int, evidence: float, crossing: report.Crossing) -> Transition:
         state = self._slots.ints[slot]
         return report.raised(
@@ -124,7 +131,7 @@ class StreamBank(SlotBank):
             crossing=crossing,
             evidence=evidence,
             threshold=self.threshold,
-            guarantee=self._guarantee(state),
+            guarantee=self._guarantee_of_alarm(state),
         )
 
     def _cleared(self, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:

@@ -14,4 +14,4 @@ def test_run_length_and_delay_of_the_short_bench() -> None:
     assert delay["runs"] == 20
     assert delay["missed"] == 0
     assert delay["ratio"] <= 1.10
-    assert delay["same"] >= 15
+    assert delay["close"] >= 15  # the transcription knows no sizes and no pick: its columns have more weight

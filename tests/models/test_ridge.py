@@ -90,7 +90,9 @@ def test_predictions_are_those_of_the_dense_solution_of_the_window() -> None:
         np.testing.assert_allclose(got[t, [c + 1 for c in columns]], y[t] - predicted, rtol=0.0, atol=1e-5)
         assert got[t, names.index("novelty")] == pytest.approx(novelty, abs=1e-9)
         score = (y[t] - predicted) / window.scale / np.sqrt(novelty + window.tau)
-        np.testing.assert_allclose(got[t, len(names) :], score, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(got[t, len(names) : -1 : 2], score, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(got[t, len(names) + 1 : -1 : 2], -score, rtol=1e-6, atol=1e-6)
+        assert got[t, -1] == pytest.approx(np.sqrt(np.square(score).mean()), rel=1e-6)
 
 
 def test_the_ridge_is_the_best_of_the_leave_one_out_errors() -> None:
@@ -257,6 +259,15 @@ def test_what_drives_the_misfit() -> None:
     assert weights[0] > 0.9
 
 
+def test_magnitudes_of_more_outputs_are_watched() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 1)), rng.normal(size=(40, 5))
+    model = RidgeModel(["x"], [f"y{i}" for i in range(5)], window=8)
+    got = feed(model, model.allocate(b"key"), x, y)
+    assert model.watched == tuple(f"error.y{i}" for i in range(5))
+    assert (got[8:, -5:] > 0.0).all()
+
+
 def test_many_outputs_are_watched_together() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(40, 1)), rng.normal(size=(40, 9))
@@ -389,7 +400,7 @@ def test_another_relation_raises_an_alarm_and_the_same_one_does_not() -> None:
     y = x[:, :1] + 0.2 * rng.normal(size=(2400, 1))
     y[2000:] += 0.5 * x[2000:, 1:]  # neither the inputs nor the outputs' spread tell of it at once
     scores = Ridge(2, 1, window=64).update(x, y).scores[64:]
-    bank = RankBank(1, arl=1e4, seed=1)
+    bank = RankBank(3, arl=1e4, alternative="greater", seed=1)
     n = len(scores)
     answer = bank.update(np.full(n, bank.allocate(b"key")), None, scores, np.arange(n))
     raised = [64 + t.seq - 2000 for t in answer.transitions if t.kind == "raised"]

@@ -18,6 +18,7 @@ import numpy as np
 from kstream_worker import app
 from kstream_worker.bus.fake import FakeBroker
 from kstream_worker.config import Config, from_dict
+from kstream_worker.detectors.ranks import ROW
 from kstream_worker.records import Committed, TopicPartition
 from kstream_worker.state.format import decode_header
 
@@ -38,6 +39,10 @@ BANKS: dict[str, dict[str, Any]] = {
         "detector": {"arl": 500, "warmup": 20, "dependence": "none"},
     },
 }
+
+
+# Where the rows of a bank were laid out anew, files of each layout stand beside each other.
+ROWS = {"ranks": f"-row{ROW}"}
 
 
 class Golden(NamedTuple):
@@ -183,7 +188,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for bank in BANKS:
         for format in (1, 2):
-            path = FOLDER / f"state-{format}-{bank}.json"
+            path = FOLDER / f"state-{format}-{bank}{ROWS.get(bank, '')}.json"
             if not path.exists():
                 path.write_text(json.dumps(golden_of(bank, format)._asdict(), indent=0), encoding="utf-8")
 

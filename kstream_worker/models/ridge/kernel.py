@@ -53,7 +53,7 @@ def walk(
         y: float64[n, dy].
         s: work space.
         values: float64[n, HEAD + EACH dy], NaN on entry, result.
-        scores: float64[n, dy or 1], NaN on entry, result.
+        scores: float64[n, 2 dy + 1, dy (above 1) or 1], NaN on entry, result.
 
     Returns:
         the row that filled a window, n where none did.
@@ -124,10 +124,13 @@ def _answer(
         error = min(max(((y[o] - center) / scale - f) / spread, -FARTHEST), FARTHEST)
         row[plan.at_misfit + o] = FADE * row[plan.at_misfit + o] + error * error
         combined += error * error
-        if plan.dy == scores.shape[0]:
-            scores[o] = error
-    if plan.dy != scores.shape[0]:
-        scores[0] = math.sqrt(combined / plan.dy)
+        if scores.shape[0] > plan.dy:
+            scores[2 * o] = error
+            scores[2 * o + 1] = -error
+        elif scores.shape[0] == plan.dy:
+            scores[o] = abs(error)
+    if scores.shape[0] != plan.dy:
+        scores[scores.shape[0] - 1] = math.sqrt(combined / plan.dy)
 
 
 @inline

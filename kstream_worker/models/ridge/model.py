@@ -8,7 +8,7 @@ prediction is any good is told by its error and by `novelty`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,8 +52,9 @@ class RidgeModel(SlotBank):
     definite in float64; `budget-exhausted`: the tolerance was not reached), `tau`, and `novelty`: the share of the
     kernel's variance at x that the window does not explain, 0 (well known) to 1 (nothing like it).
 
-    Watched: each output's error divided by its scale and by sqrt(novelty + tau), what a Gaussian process expects of
-    it; of more than 8 outputs the root of the mean of their squares.
+    Watched, e being an output's error divided by its scale and by sqrt(novelty + tau), what a Gaussian process expects
+    of it: of up to 3 outputs `above.<y>` = e, `below.<y>` = -e and `error`, the root of the mean of their squares; of up
+    to 8 `error.<y>` = |e|; of more `error`.
 
     Args:
         x_names: of the inputs, at least one.
@@ -104,14 +105,16 @@ class RidgeModel(SlotBank):
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """Names of the scores: each output's standardised error; one for all where there are more than 8."""
+        """Names of the scores: errors to either side and all in one; of more outputs magnitudes; then one for all."""
         if len(self._y_names) > MOST_WATCHED:
             return ("error",)
-        return tuple(f"error.{y}" for y in self._y_names)
+        if 2 * len(self._y_names) + 1 > MOST_WATCHED:
+            return tuple(f"error.{y}" for y in self._y_names)
+        return (*(f"{side}.{y}" for y in self._y_names for side in ("above", "below")), "error")
 
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Estimates:
         """Answer for each pair, then learn from it; see `contract.Model`."""
-        slots, x, y, _ = self._slots.check_inputs(slots, x, y, times, self._plan.dx, self._plan.dy)
+        slots, x, y, _ = self._slots.check_pairs(slots, x, y, times, self._plan.dy, x_dims=self._plan.dx)
         values = np.full((len(slots), HEAD + EACH * self._plan.dy), np.nan)
         scores = np.full((len(slots), len(self.watched)), np.nan)
         plan, floats, ints, scratch = self._plan, self._slots.floats, self._slots.ints, self._scratch
@@ -136,7 +139,7 @@ class RidgeModel(SlotBank):
 class RidgeKind:
     """Builds `RidgeModel`s of configured options; a `contract.ModelKind`."""
 
-    sides: ClassVar[Literal["pair", "single"]] = "pair"
+    sides: Literal["pair", "single"] = "pair"
     same_space = False
     missing = False
 
