@@ -53,8 +53,8 @@ class RidgeModel(SlotBank):
     kernel's variance at x that the window does not explain, 0 (well known) to 1 (nothing like it).
 
     Watched, e being an output's error divided by its scale and by sqrt(novelty + tau), what a Gaussian process expects
-    of it: of up to 3 outputs `above.<y>` = e, `below.<y>` = -e and `error`, the root of the mean of their squares; of up
-    to 8 `error.<y>` = |e|; of more `error`.
+    of it: of up to 3 outputs `above.<y>` = e, `below.<y>` = -e and `error`, the root of the mean of their squares; of
+    up to 8 `error.<y>` = |e|; of more `error`.
 
     Args:
         x_names: of the inputs, at least one.
