@@ -95,8 +95,26 @@ def lay_out(
     sizes = [x_dims * room, y_dims * room, triangle, triangle, room, matrices * (room + extra) * room]
     at = np.concatenate(([start], start + np.cumsum(sizes))).tolist()
     end = at[6] + (room * room if gain == RLS else 0)
-    numbers = (float(eta), float(decay), float(gamma), float(ridge))
-    return Operator(x_dims, y_dims, room, extra, matrices, gain, *numbers, *at, end)
+    return Operator(
+        x_dims,
+        y_dims,
+        room,
+        extra,
+        matrices,
+        gain,
+        float(eta),
+        float(decay),
+        float(gamma),
+        float(ridge),
+        at_x=at[0],
+        at_y=at[1],
+        at_lx=at[2],
+        at_ly=at[3],
+        at_worth=at[4],
+        at_matrices=at[5],
+        at_cov=at[6],
+        end=end,
+    )
 
 
 class Work(NamedTuple):
@@ -136,5 +154,18 @@ class Work(NamedTuple):
 def make_work(op: Operator) -> Work:
     """Work space for an operator; holds nothing between samples."""
     room, rows = op.room, op.room + op.extra
-    sizes = (room, room, room, room, rows, rows, op.extra, room, room, room, room, room)
-    return Work(*(np.zeros(size) for size in sizes), np.zeros(room, dtype=np.int64))
+    return Work(
+        kx=np.zeros(room),
+        ky=np.zeros(room),
+        p=np.zeros(room),
+        q=np.zeros(room),
+        c=np.zeros(rows),
+        g=np.zeros(rows),
+        target=np.zeros(op.extra),
+        step=np.zeros(room),
+        cosine=np.zeros(room),
+        sine=np.zeros(room),
+        u=np.zeros(room),
+        v=np.zeros(room),
+        powers=np.zeros(room, dtype=np.int64),
+    )

@@ -14,6 +14,7 @@ from kstream_worker.models.cme.layout import ATOMS, REPLACED, RLS, STEPS, TURN, 
 from kstream_worker.models.cme.triangle import append_row, delete_row, row_start, solve_lower, solve_upper
 from kstream_worker.numerics.jit import inline
 from kstream_worker.numerics.lanes import fill, load, store
+from kstream_worker.numerics.outline import outline
 
 
 @inline
@@ -53,6 +54,7 @@ def project(
     Returns:
         the squared distance of phi(z) from the atoms' span, at least 0.
     """
+    outline()
     nystrom.gaussian(z, atoms, room, m, dims, gain, k, powers)
     for i in range(m, room):
         k[i] = 0.0
@@ -75,6 +77,7 @@ def project_y(op: Operator, row: np.ndarray, m: int, gain: float, y: np.ndarray,
 @inline
 def apply(op: Operator, m: int, u: np.ndarray, p: np.ndarray, out: np.ndarray) -> None:
     """out[:m], out[room:] <- M p and the further functions' means for features p; out[m:room] <- 0."""
+    outline()
     padded = (m + 3) // 4 * 4
     for i in range(m):
         out[i] = nystrom.dot(u[i * op.room : i * op.room + padded], p, padded)
@@ -139,6 +142,7 @@ def residual(op: Operator, row: np.ndarray, m: int, rest_x: float, rest_y: float
     |E|^2 = eta^2 (dY k(x, x) + dX gp^2); `RLS`: k of the least squares on the features with the new one). Corrects eq.
     163, which keeps the y part only.
     """
+    outline()
     if op.gain == RLS:
         inner = _covariance_times(op, row, m, w.p, w.step)
         fresh = 1.0 / op.ridge
@@ -157,8 +161,6 @@ def absorb(
     row: np.ndarray,
     state: np.ndarray,
     epsilon: float,
-    x_gain: float,
-    y_gain: float,
     x: np.ndarray,
     y: np.ndarray,
     rest_x: float,
@@ -177,18 +179,17 @@ def absorb(
         row: of the key, changed.
         state: int64[OPERATOR_INTS], changed.
         epsilon: bound of the residual's norm (eq. 16).
-        x_gain: -1 / (2 width^2) of the kernel on x.
-        y_gain: the same on y.
         x: float64[x_dims], scaled.
         y: float64[y_dims], scaled.
         rest_x: from `observe`, as the two that follow.
         rest_y: dY.
         misfit_y: gp^2.
-        w: work space; on return its features are those of the new dictionary.
+        w: work space; on return its features p and q are those of the new dictionary.
 
     Returns:
         whether the pair was admitted.
     """
+    outline()
     left_out = residual(op, row, state[ATOMS], rest_x, rest_y, misfit_y, w)
     full = state[ATOMS] == op.room
     if full:
@@ -198,9 +199,12 @@ def absorb(
         least = least_worth(op, row, state[ATOMS])
         admitted = left_out > row[op.at_worth + least]
         if admitted:
-            delete_atom(op, row, state, least, w)
+            lost_x, lost_y = delete_atom(op, row, state, least, w)
             state[REPLACED] += 1
-            rest_x, rest_y, misfit_y = observe(op, row, state[ATOMS], x_gain, y_gain, x, y, w)
+            rest_x += lost_x
+            rest_y += lost_y
+            apply(op, state[ATOMS], matrix(op, row, 0), w.p, w.c)
+            misfit(op, state[ATOMS], w)
     if admitted:
         append_atom(op, row, state, x, y, rest_x, rest_y, w)
         row[op.at_worth + state[ATOMS] - 1] = left_out
@@ -210,9 +214,17 @@ def absorb(
 
 @inline
 def append_atom(
-    op: Operator, row: np.ndarray, state: np.ndarray, x: np.ndarray, y: np.ndarray, rest_x: float, rest_y: float, w: Work
+    op: Operator,
+    row: np.ndarray,
+    state: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    rest_x: float,
+    rest_y: float,
+    w: Work,
 ) -> None:
     """Append the pair to the dictionary; the operators stay what they are. w.p, q, g get the pair's own coordinate."""
+    outline()
     m = state[ATOMS]
     for j in range(op.x_dims):
         row[op.at_x + j * op.room + m] = x[j]
@@ -227,11 +239,16 @@ def append_atom(
 
 
 @inline
-def delete_atom(op: Operator, row: np.ndarray, state: np.ndarray, i: int, w: Work) -> None:
+def delete_atom(op: Operator, row: np.ndarray, state: np.ndarray, i: int, w: Work) -> tuple[float, float]:
     """Take atom i out of the dictionary; the operators are projected on what the others span, on both sides.
 
-    With `RLS` the first matrix becomes the least-squares solution of what was seen in the remaining features.
+    With `RLS` the first matrix becomes the least-squares solution of what was seen in the remaining features. The
+    features w.p and w.q turn along.
+
+    Returns:
+        by how much the squared distances dX and dY of the pair in `w` have grown.
     """
+    outline()
     m = state[ATOMS]
     _delete_point(row[op.at_x : op.at_x + op.x_dims * op.room], op.x_dims, op.room, m, i)
     _delete_point(row[op.at_y : op.at_y + op.y_dims * op.room], op.y_dims, op.room, m, i)
@@ -239,6 +256,7 @@ def delete_atom(op: Operator, row: np.ndarray, state: np.ndarray, i: int, w: Wor
         row[op.at_worth + j] = row[op.at_worth + j + 1]
     row[op.at_worth + m - 1] = 0.0
     delete_row(row[op.at_lx : op.at_lx + row_start(m)], m, i, w.cosine, w.sine)
+    _turn_columns(w.p, 1, op.room, i, m, w)
     if op.gain == RLS:
         cov = row[op.at_cov : op.at_cov + op.room * op.room]
         _turn_columns(cov, m, op.room, i, m, w)
@@ -251,6 +269,7 @@ def delete_atom(op: Operator, row: np.ndarray, state: np.ndarray, i: int, w: Wor
             _turn_columns(u, op.room + op.extra, op.room, i, m, w)
             _clear_column(u, op.room + op.extra, op.room, m - 1)
     delete_row(row[op.at_ly : op.at_ly + row_start(m)], m, i, w.cosine, w.sine)
+    _turn_columns(w.q, 1, op.room, i, m, w)
     for which in range(op.matrices):
         u = matrix(op, row, which)
         _turn_rows(u, op.room, i, m, w)
@@ -259,6 +278,11 @@ def delete_atom(op: Operator, row: np.ndarray, state: np.ndarray, i: int, w: Wor
     if state[TURN] > i:
         state[TURN] -= 1
     state[ATOMS] = m - 1
+    lost_x = w.p[m - 1] * w.p[m - 1]
+    lost_y = w.q[m - 1] * w.q[m - 1]
+    w.p[m - 1] = 0.0
+    w.q[m - 1] = 0.0
+    return lost_x, lost_y
 
 
 @inline
@@ -268,6 +292,7 @@ def learn(op: Operator, row: np.ndarray, state: np.ndarray, w: Work) -> None:
     `SGD`: M <- (1 - lambda eta) M + eta g a''. `RLS`: the minimiser of the ridge-regularised squares with weights
     gamma^age; with gamma < 1 the ridge is put back as `nystrom.rls_step` does it.
     """
+    outline()
     m = state[ATOMS]
     state[STEPS] += 1
     u = matrix(op, row, 0)
@@ -288,6 +313,7 @@ def learn(op: Operator, row: np.ndarray, state: np.ndarray, w: Work) -> None:
 @inline
 def add_outer(op: Operator, m: int, u: np.ndarray, keep: float, g: np.ndarray, factor: float, k: np.ndarray) -> None:
     """u <- keep u + factor g k', in the rows and columns in use."""
+    outline()
     padded = (m + 3) // 4 * 4
     kept = fill(keep)
     for i in range(op.room + op.extra):
@@ -318,6 +344,7 @@ def coefficients(op: Operator, row: np.ndarray, m: int, c: np.ndarray, out: np.n
 @inline
 def contribution(op: Operator, row: np.ndarray, m: int, i: int, w: Work) -> float:
     """|U - P U P|_HS, P and P the projections (x and y side) on what the other atoms span: what atom i alone holds."""
+    outline()
     u = matrix(op, row, 0)
     _own_direction(row[op.at_lx :], m, op.room, i, w.u)
     _own_direction(row[op.at_ly :], m, op.room, i, w.v)
@@ -359,6 +386,7 @@ def _own_direction(lower: np.ndarray, m: int, room: int, i: int, out: np.ndarray
     """out <- the unit vector, in whitened coordinates, that is orthogonal to all atoms but i; 0 where i is
     truncated.
     """
+    outline()
     for j in range(room):
         out[j] = 1.0 if j == i else 0.0
     length = np.sqrt(solve_lower(lower, m, out, i, out))
@@ -370,6 +398,7 @@ def _own_direction(lower: np.ndarray, m: int, room: int, i: int, out: np.ndarray
 @inline
 def _covariance_times(op: Operator, row: np.ndarray, m: int, p: np.ndarray, out: np.ndarray) -> float:
     """out <- P p, 0 from entry m on; p' P p, at least 0."""
+    outline()
     padded = (m + 3) // 4 * 4
     for i in range(op.room):
         at = op.at_cov + i * op.room
@@ -380,6 +409,7 @@ def _covariance_times(op: Operator, row: np.ndarray, m: int, p: np.ndarray, out:
 @inline
 def _fade_covariance(cov: np.ndarray, m: int, room: int, fade: float, root: float, w: Work) -> None:
     """P <- fade P - (root h)(root h)', h = w.step: symmetric to the last bit."""
+    outline()
     padded = (m + 3) // 4 * 4
     for i in range(room):
         w.v[i] = root * w.step[i]
@@ -394,6 +424,7 @@ def _fade_covariance(cov: np.ndarray, m: int, room: int, fade: float, root: floa
 @inline
 def _inject(op: Operator, cov: np.ndarray, m: int, u: np.ndarray, j: int, added: float, w: Work) -> None:
     """A <- A + added e_j e_j' with the cross products unchanged, in terms of P = A^-1 and the matrix that solves it."""
+    outline()
     for i in range(op.room):
         w.step[i] = cov[j * op.room + i]
     gain = added / (1.0 + added * w.step[j])
@@ -420,6 +451,7 @@ def _delete_point(atoms: np.ndarray, dims: int, room: int, m: int, i: int) -> No
 @inline
 def _turn_columns(u: np.ndarray, rows: int, room: int, i: int, m: int, w: Work) -> None:
     """The rotations of `delete_row` on every row's entries: column m - 1 is then what the deleted point alone held."""
+    outline()
     for r in range(rows):
         at = r * room
         carried = u[at + i]
@@ -433,6 +465,7 @@ def _turn_columns(u: np.ndarray, rows: int, room: int, i: int, m: int, w: Work) 
 @inline
 def _turn_rows(u: np.ndarray, room: int, i: int, m: int, w: Work) -> None:
     """The same on the rows."""
+    outline()
     for j in range(i, m - 1):
         c = w.cosine[j]
         s = w.sine[j]
@@ -462,6 +495,7 @@ def _marginalise(op: Operator, cov: np.ndarray, last: int, u: np.ndarray, i: int
     """Drop the last feature (turned already in P) from the least squares: P <- its Schur complement, M <- the solution
     without it.
     """
+    outline()
     m = last + 1
     rows = op.room + op.extra
     _turn_columns(u, rows, op.room, i, m, w)

@@ -5,6 +5,8 @@ appended without moving anything.
 
 A singular matrix is truncated, never jittered: a row whose pivot (its squared distance from the span of those before)
 is at most `PIVOT_TOLERANCE` has the pivot 0 and a column of zeros, and its coordinate of every solution is exactly 0.
+It stays so for good, even where the point that it repeats is deleted: what was left out of its row, up to the root of
+the tolerance, would grow by as much as the reciprocal of a pivot.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ import numpy as np
 
 from kstream_worker.models.nystrom import dot
 from kstream_worker.numerics.jit import inline
+from kstream_worker.numerics.outline import outline
 
 PIVOT_TOLERANCE = 1e-12  # of k(z, z) = 1; solves are then backward stable at condition numbers up to about 1e14
-_SMALLEST = 1e-6  # its square root
 
 
 @inline
@@ -31,6 +33,7 @@ def solve_lower(lower: np.ndarray, m: int, k: np.ndarray, first: int, out: np.nd
     Returns:
         |out|^2.
     """
+    outline()
     total = 0.0
     for i in range(first):
         out[i] = 0.0
@@ -48,6 +51,7 @@ def solve_lower(lower: np.ndarray, m: int, k: np.ndarray, first: int, out: np.nd
 @inline
 def solve_upper(lower: np.ndarray, m: int, v: np.ndarray, out: np.ndarray) -> None:
     """out[:m] <- L^-T v[:m]; `out` may be `v`."""
+    outline()
     for i in range(m):
         out[i] = v[i]
     for back in range(m):
@@ -94,6 +98,7 @@ def delete_row(lower: np.ndarray, m: int, i: int, cosine: np.ndarray, sine: np.n
         cosine: float64[>= m], result in i..m-2.
         sine: float64[>= m], result in i..m-2.
     """
+    outline()
     # Row r >= i of the new factor is the old row r + 1, whose entry r + 1 stands one to the right of the diagonal. It
     # is read from where it lay and turned by all former rotations before its own is chosen.
     for r in range(i, m - 1):
@@ -107,12 +112,12 @@ def delete_row(lower: np.ndarray, m: int, i: int, cosine: np.ndarray, sine: np.n
             lower[target + j] = cosine[j] * carried + sine[j] * right
             carried = cosine[j] * right - sine[j] * carried
         right = lower[source + r + 1]
-        pivot = np.sqrt(carried * carried + right * right)
-        if pivot > _SMALLEST:
+        if right > 0.0:
+            pivot = np.sqrt(carried * carried + right * right)
             cosine[r] = carried / pivot
             sine[r] = right / pivot
             lower[target + r] = pivot
-        else:  # the point stays truncated: its zero column stays in place, what is carried goes on
+        else:  # the point stays truncated: its column of zeros moves along, and what is carried goes on
             cosine[r] = 0.0
             sine[r] = 1.0
             lower[target + r] = 0.0
