@@ -24,10 +24,10 @@ def walk(
 ) -> None:
     """Per pair: admitted, residual, innovation, HS norm after."""
     for t in range(len(x)):
-        for i in range(op.extra):
-            w.target[i] = targets[t, i]
         rest_x, rest_y, missed = operator.observe(op, row, state[ATOMS], x_gain, y_gain, x[t], y[t], w)
-        out[t, 1] = operator.residual(op, row, state[ATOMS], rest_x, rest_y, missed, w)
+        out[t, 1] = operator.residual(op, rest_x, rest_y, missed)
+        for i in range(op.extra):
+            w.g[op.room + i] = targets[t, i] - w.c[op.room + i]
         out[t, 2] = rest_y + missed
         out[t, 0] = operator.absorb(op, row, state, epsilon, x[t], y[t], rest_x, rest_y, missed, w)
         out[t, 3] = operator.hs_norm(op, state[ATOMS], operator.matrix(op, row, 0))

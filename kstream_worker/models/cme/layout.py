@@ -36,7 +36,7 @@ class Operator(NamedTuple):
         matrices: how many operators share the atoms: the first is learned by `learn`, what the others are is up to the
             caller; all are kept right when atoms come and go.
         gain: `SGD` or `RLS`.
-        eta: step size of `SGD`.
+        eta: step size of `SGD`; with `RLS` the nominal one of the rule of admission.
         decay: lambda of `SGD`.
         gamma: forgetting of `RLS`, 0 < gamma <= 1.
         ridge: of `RLS`, of the summed squares.
@@ -126,8 +126,7 @@ class Work(NamedTuple):
         p: [room], a' = LX^-1 a, whitened features of x.
         q: [room], b' = LY^-1 b, whitened features of y.
         c: [room + extra], U phi(x): c' = M a', then the predicted means of the further functions.
-        g: [room + extra], b' - c', then target minus prediction of the further functions.
-        target: [extra], the further functions of this y; set by the caller.
+        g: [room + extra], b' - c', then target minus prediction of the further functions, which the caller sets.
         step: [room], the gain vector.
         cosine: [room]
         sine: [room]
@@ -142,7 +141,6 @@ class Work(NamedTuple):
     q: NDArray[np.float64]
     c: NDArray[np.float64]
     g: NDArray[np.float64]
-    target: NDArray[np.float64]
     step: NDArray[np.float64]
     cosine: NDArray[np.float64]
     sine: NDArray[np.float64]
@@ -161,7 +159,6 @@ def make_work(op: Operator) -> Work:
         q=np.zeros(room),
         c=np.zeros(rows),
         g=np.zeros(rows),
-        target=np.zeros(op.extra),
         step=np.zeros(room),
         cosine=np.zeros(room),
         sine=np.zeros(room),

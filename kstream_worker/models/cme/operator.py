@@ -91,7 +91,7 @@ def apply(op: Operator, m: int, u: np.ndarray, p: np.ndarray, out: np.ndarray) -
 def observe(
     op: Operator, row: np.ndarray, m: int, x_gain: float, y_gain: float, x: np.ndarray, y: np.ndarray, w: Work
 ) -> tuple[float, float, float]:
-    """Fill w.kx, ky, p, q, c, g for a pair; changes no state.
+    """Fill w.kx, ky, p, q, c and g[:room] for a pair; changes no state.
 
     Args:
         op: settings and layout.
@@ -101,7 +101,7 @@ def observe(
         y_gain: the same on y.
         x: float64[x_dims], scaled.
         y: float64[y_dims], scaled.
-        w: work space with `target` set.
+        w: work space.
 
     Returns:
         dX, dY, the squared distances of phi(x), phi(y) from the spans, and gp^2 = |b' - c'|^2. The innovation |phi(y) -
@@ -115,13 +115,11 @@ def observe(
 
 @inline
 def misfit(op: Operator, m: int, w: Work) -> float:
-    """w.g <- what w.c misses of the pair; |b' - c'|^2."""
+    """w.g[:room] <- b' - c', what w.c misses of y; |b' - c'|^2."""
     total = 0.0
     for i in range(op.room):
         w.g[i] = w.q[i] - w.c[i] if i < m else 0.0
         total += w.g[i] * w.g[i]
-    for i in range(op.extra):
-        w.g[op.room + i] = w.target[i] - w.c[op.room + i]
     return total
 
 
@@ -135,24 +133,13 @@ def hs_norm(op: Operator, m: int, u: np.ndarray) -> float:
 
 
 @inline
-def residual(op: Operator, row: np.ndarray, m: int, rest_x: float, rest_y: float, misfit_y: float, w: Work) -> float:
-    """HS norm of what the step on this pair would leave outside the dictionary's span, both sides projected.
+def residual(op: Operator, rest_x: float, rest_y: float, misfit_y: float) -> float:
+    """HS norm of what a gradient step on this pair would leave outside the dictionary's span, both sides projected.
 
-    The full step is g k' with the gain k over the features [a', sqrt dX] (`SGD`: k = eta [a', sqrt dX], so that
-    |E|^2 = eta^2 (dY k(x, x) + dX gp^2); `RLS`: k of the least squares on the features with the new one). Corrects eq.
-    163, which keeps the y part only.
+    |E|^2 = eta^2 (dY k(x, x) + dX gp^2); corrects eq. 163, which keeps the y part only. With `RLS` eta is nominal: it
+    sets how much a new atom must tell, not how fast the operator learns.
     """
-    outline()
-    if op.gain == RLS:
-        inner = _covariance_times(op, row, m, w.p, w.step)
-        fresh = 1.0 / op.ridge
-        scale = 1.0 / (op.gamma + inner + rest_x * fresh)
-        inside = nystrom.dot(w.step, w.step, m) * scale * scale
-        outside = rest_x * fresh * fresh * scale * scale
-    else:
-        inside = op.eta * op.eta * nystrom.dot(w.p, w.p, m)
-        outside = op.eta * op.eta * rest_x
-    return float(np.sqrt(rest_y * (inside + outside) + misfit_y * outside))
+    return float(op.eta * np.sqrt(rest_y + rest_x * misfit_y))
 
 
 @inline
@@ -169,6 +156,8 @@ def absorb(
     w: Work,
 ) -> bool:
     """Let the operator learn from the pair that `w` was filled with; admit it first where its residual exceeds epsilon.
+
+    The caller has set w.g[room:], what the further functions' predictions miss.
 
     Where the dictionary is full, the pair is admitted only if its residual also exceeds the smallest contribution of an
     atom; that atom (the earliest of equals) is replaced. Of all atoms one contribution a pair is measured anew, in
@@ -190,7 +179,7 @@ def absorb(
         whether the pair was admitted.
     """
     outline()
-    left_out = residual(op, row, state[ATOMS], rest_x, rest_y, misfit_y, w)
+    left_out = residual(op, rest_x, rest_y, misfit_y)
     full = state[ATOMS] == op.room
     if full:
         _measure_next(op, row, state, w)
