@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.models.cme import kernel
-from kstream_worker.models.cme.kernel import FIXED_COLUMNS, INTS, SCORES, Plan
+from kstream_worker.models.cme.arming import arm
+from kstream_worker.models.cme.kernel import FIXED_COLUMNS, INTS, PER_SCORE, SCORES, Plan
 from kstream_worker.models.cme.layout import RLS, Operator, lay_out, make_work
 from kstream_worker.models.contract import Column, Estimates, Features, Shape
 from kstream_worker.records import FloatMatrix, IntColumn
@@ -59,7 +60,7 @@ class CmeModel(SlotBank):
         _check(x_names, y_names, atoms, warmup, forgetting)
         self.y_names = y_names
         self._plan, self._op = _lay_out(len(x_names), len(y_names), atoms, warmup, forgetting)
-        self._scratch = kernel.make_scratch(self._plan, self._op)
+        self._scratch = kernel.make_scratch(self._op)
         self._work = make_work(self._op)
         settings = {
             "x": len(x_names),
@@ -79,24 +80,26 @@ class CmeModel(SlotBank):
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """`surprise` and `drift`."""
-        return ("surprise", "drift")
+        """`innovation` and `drift`."""
+        return ("innovation", "drift")
 
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Estimates:
         """Answer for each pair with its key's operator, then let it learn; see `contract.Model`."""
         op = self._op
-        slots, y, _ = self._slots.check_samples(slots, y, times, op.y_dims)
-        x = self._slots.check_side("x", x, len(slots), op.x_dims)
+        slots, x, y, _ = self.slots.check_pairs(slots, x, y, times, op.y_dims, x_dims=op.x_dims)
         values = np.full((len(slots), 2 * op.y_dims + FIXED_COLUMNS), np.nan)
         scores = np.full((len(slots), SCORES), np.nan)
-        state = self._slots
-        kernel.walk(self._plan, op, state.floats, state.ints, slots, x, y, self._scratch, self._work, values, scores)
+        at = 0
+        while at < len(slots):
+            at = self._walk(at, slots, x, y, values, scores) + 1
+            if at <= len(slots):
+                self._arm(int(slots[at - 1]))
         return Estimates(values, scores)
 
     def drivers(self, slot: int) -> Features:
         """The outputs whose standardised errors were largest lately; see `contract.Model`."""
         at = self._plan.at_misfit
-        misfit = self._slots.floats[slot, at : at + self._op.y_dims]
+        misfit = self.slots.floats[slot, at : at + self._op.y_dims]
         if not misfit.any():
             return ()
         order = np.argsort(-misfit, kind="stable")[:MOST_DRIVERS]
@@ -121,13 +124,32 @@ class CmeModel(SlotBank):
         return self._evaluate(slot, x, y)[1]
 
     def _evaluate(self, slot: int, x: FloatMatrix, y: FloatMatrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        x = self._slots.check_side("x", x, len(x), self._op.x_dims)
-        y = self._slots.check_side("y", y, len(y), self._op.y_dims)
+        x, y = self._points(slot, x, self._op.x_dims), self._points(slot, y, self._op.y_dims)
         moments = np.full((len(x), 2 * self._op.y_dims), np.nan)
         embedding = np.full((len(x), len(y)), np.nan)
-        row, whole = self._slots.floats[slot], self._slots.ints[slot]
+        row, whole = self.slots.floats[slot], self.slots.ints[slot]
         kernel.evaluate(self._plan, self._op, row, whole, x, y, self._scratch, self._work, moments, embedding)
         return moments, embedding
+
+    def _walk(
+        self, at: int, slots: IntColumn, x: FloatMatrix, y: FloatMatrix, values: FloatMatrix, scores: FloatMatrix
+    ) -> int:
+        rows = self.slots
+        return kernel.walk(
+            at, self._plan, self._op, rows.floats, rows.ints, slots, x, y, self._scratch, self._work, values, scores
+        )
+
+    def _arm(self, slot: int) -> None:
+        """Fix scales and widths, then learn from the warm-up's pairs; what is answered for them is not asked for."""
+        row, whole = self.slots.floats[slot], self.slots.ints[slot]
+        x, y = arm(self._plan, row, whole, self._op.x_dims, self._op.y_dims)
+        n = len(x)
+        values, scores = np.empty((n, 2 * self._op.y_dims + FIXED_COLUMNS)), np.empty((n, SCORES))
+        self._walk(0, np.full(n, slot, dtype=np.int64), x, y, values, scores)
+
+    def _points(self, slot: int, points: FloatMatrix, dims: int) -> FloatMatrix:
+        n = len(points)
+        return self.slots.check_samples(np.full(n, slot, dtype=np.int64), points, np.zeros(n, dtype=np.int64), dims)[1]
 
 
 class CmeKind:
@@ -193,7 +215,7 @@ class OnlineCME:
         """
         left, right = (_points(values, d) for values, d in zip((x, y), self._dims, strict=True))
         n = len(right)
-        return self._model.update(np.full(n, self._slot), left, right, np.zeros(n, dtype=np.int64))
+        return self._model.update(np.full(n, self._slot, dtype=np.int64), left, right, np.zeros(n, dtype=np.int64))
 
     def predict(self, x: ArrayLike) -> tuple[FloatMatrix, FloatMatrix]:
         """Conditional mean and standard deviation of y, float64[n, y_dims] each, NaN while warming up."""
@@ -229,14 +251,14 @@ def _check(x_names: tuple[str, ...], y_names: tuple[str, ...], atoms: int, warmu
 
 
 def _lay_out(x_dims: int, y_dims: int, atoms: int, warmup: int, forgetting: float) -> tuple[Plan, Operator]:
-    at = np.concatenate(([0], np.cumsum([2 * x_dims, 2 * y_dims, 2, 2 * y_dims, y_dims]))).tolist()
+    at = np.concatenate(([0], np.cumsum([2 * x_dims, 2 * y_dims, 2, 2 * y_dims, y_dims, SCORES * PER_SCORE]))).tolist()
     op = lay_out(
-        at[5],
+        at[6],
         x_dims,
         y_dims,
         atoms - atoms % 4,
         gain=RLS,
-        extra=2 * y_dims,
+        extra=2 * y_dims + SCORES * PER_SCORE,
         matrices=2,
         eta=ETA,
         gamma=forgetting,
@@ -254,8 +276,9 @@ def _lay_out(x_dims: int, y_dims: int, atoms: int, warmup: int, forgetting: floa
         at_gains=at[2],
         at_base=at[3],
         at_misfit=at[4],
-        at_warm=at[5],
-        floats=max(op.end, at[5] + warmup * (x_dims + y_dims)),
+        at_usual=at[5],
+        at_warm=at[6],
+        floats=max(op.end, at[6] + warmup * (x_dims + y_dims)),
     )
     return plan, op
 

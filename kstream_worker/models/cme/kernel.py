@@ -1,8 +1,7 @@
-"""The compiled walk of the bank of conditional mean embeddings: warm-up, arming, prequential answers, one step a pair."""
+"""The compiled walk of the bank of conditional mean embeddings: warm-up, prequential answers, one step a pair."""
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ from kstream_worker.models import nystrom, scaling
 from kstream_worker.models.cme import operator
 from kstream_worker.models.cme.layout import ATOMS, OPERATOR_INTS, STEPS, Operator, Work
 from kstream_worker.numerics.jit import inline, jit
-from kstream_worker.numerics.outline import outline
 
 # Columns of the int64 row; 0 is the key's random stream number (nothing here draws).
 PHASE = 1
@@ -26,10 +24,12 @@ ARMED = 1
 LEARNED = 0  # the operator's matrices
 RECENT = 1
 
-MAX_DISTANCE_POINTS = 256
 MISFIT_MEMORY = 20.0  # pairs that `drivers` looks back on
 FIXED_COLUMNS = 3  # innovation, atoms, norm
 SCORES = 2
+PER_SCORE = 2  # rows beside the operator: what a score's mean and variance at x are beyond the usual
+USUAL_MEMORY = 500.0  # pairs
+LEAST_SHARE = 0.02  # a predicted variance is at least this share of the usual one
 
 
 class Plan(NamedTuple):
@@ -49,6 +49,7 @@ class Plan(NamedTuple):
     at_gains: int  # [2], -1 / (2 width^2) of x and y
     at_base: int  # [2 y_dims], means and variances of y over the warm-up, scaled
     at_misfit: int  # [y_dims], recent squares of standardised errors
+    at_usual: int  # [SCORES * PER_SCORE]: mean and variance of each raw score
     at_warm: int
     floats: int  # length of a row
 
@@ -59,45 +60,14 @@ class Scratch(NamedTuple):
     zx: NDArray[np.float64]  # [x_dims]
     zy: NDArray[np.float64]  # [y_dims]
     drift: NDArray[np.float64]  # [room + extra]
-    raw: NDArray[np.float64]  # [warmup * (x_dims + y_dims)]
-    scaled: NDArray[np.float64]  # [warmup * max(x_dims, y_dims)]
-    column: NDArray[np.float64]  # [warmup]
-    values: NDArray[np.float64]  # [2 y_dims + FIXED_COLUMNS], of a warm-up's pair
-    scores: NDArray[np.float64]  # [SCORES]
-    distances: NDArray[np.float64]
+    raw: NDArray[np.float64]  # [SCORES]
 
 
-def make_scratch(plan: Plan, op: Operator) -> Scratch:
-    """Work space for a plan."""
-    near = min(plan.warmup, MAX_DISTANCE_POINTS)
+def make_scratch(op: Operator) -> Scratch:
+    """Work space for an operator's bank."""
     return Scratch(
-        zx=np.zeros(op.x_dims),
-        zy=np.zeros(op.y_dims),
-        drift=np.zeros(op.room + op.extra),
-        raw=np.zeros(plan.warmup * (op.x_dims + op.y_dims)),
-        scaled=np.zeros(plan.warmup * max(op.x_dims, op.y_dims)),
-        column=np.zeros(plan.warmup),
-        values=np.zeros(2 * op.y_dims + FIXED_COLUMNS),
-        scores=np.zeros(SCORES),
-        distances=np.zeros(near * (near - 1) // 2),
+        zx=np.zeros(op.x_dims), zy=np.zeros(op.y_dims), drift=np.zeros(op.room + op.extra), raw=np.zeros(SCORES)
     )
-
-
-@inline
-def _scale_side(
-    plan: Plan, row: np.ndarray, at: int, first: int, d: int, stride: int, width: float, s: Scratch
-) -> float:
-    """Scale and kernel width of one side of the warm-up: -1 / (2 width^2). Leaves the scaled points in s.scaled."""
-    n = plan.warmup
-    for j in range(d):
-        for i in range(n):
-            s.column[i] = s.raw[i * stride + first + j]
-        row[at + j], row[at + d + j] = scaling.center_and_scale(s.column, n)
-    for i in range(n):
-        point = s.raw[i * stride + first : i * stride + first + d]
-        scaling.scale_sample(point, row[at : at + d], row[at + d : at + 2 * d], d, s.scaled[i * d : (i + 1) * d])
-    wide = width * scaling.median_distance(s.scaled, min(n, MAX_DISTANCE_POINTS), d, s.distances)
-    return -0.5 / (wide * wide)
 
 
 @inline
@@ -121,21 +91,50 @@ def _answer(plan: Plan, op: Operator, row: np.ndarray, m: int, innovation: float
 
 
 @inline
-def _judge(op: Operator, m: int, recent: np.ndarray, s: Scratch, w: Work, scores: np.ndarray) -> None:
-    """The two scores of a pair, both of mean 0 given the past where the operator is right.
+def _judge(
+    plan: Plan,
+    op: Operator,
+    row: np.ndarray,
+    m: int,
+    step: int,
+    recent: np.ndarray,
+    innovation: float,
+    s: Scratch,
+    w: Work,
+    scores: np.ndarray,
+) -> None:
+    """The two scores of a pair, each beyond what is usual at this input, in standard deviations usual there.
 
-    surprise: (|g|^2 - E[|g|^2 | x]) / 2 = |U phi(x)|^2 - (U phi(x))(y). drift: the pair's innovation along the
-    direction in which recent innovations at inputs like this one point, <N phi(x), g> / |N phi(x)|.
+    innovation: |phi(y) - U phi(x)|^2. drift: the innovation along the direction in which recent innovations at inputs
+    like this one point, <N phi(x), g> / |N phi(x)|, of mean 0 given the past where U is right. Sets the misfits of the
+    rows that learn what is usual.
     """
     operator.apply(op, m, recent, w.p, s.drift)
     norm = nystrom.dot(s.drift, s.drift, m)
-    scores[0] = nystrom.dot(w.c, w.c, m) - nystrom.dot(w.c, w.q, m)
-    scores[1] = nystrom.dot(s.drift, w.g, m) / np.sqrt(norm) if norm > 1e-30 else 0.0
+    s.raw[0] = innovation
+    s.raw[1] = nystrom.dot(s.drift, w.g, m) / np.sqrt(norm) if norm > 1e-30 else 0.0
+    since = step - plan.warmup  # what the warm-up's pairs score is no measure: the first innovation of all is 1
+    share = max(1.0 / (since + 1), 1.0 / USUAL_MEMORY) if since >= 0 else 0.0
+    for k in range(SCORES):
+        at = op.room + 2 * op.y_dims + PER_SCORE * k
+        if since < 0:
+            w.g[at] = 0.0
+            w.g[at + 1] = 0.0
+            continue
+        usual = row[plan.at_usual + PER_SCORE * k : plan.at_usual + PER_SCORE * (k + 1)]
+        error = s.raw[k] - (usual[0] + w.c[at])
+        variance = max(usual[1] + w.c[at + 1], LEAST_SHARE * usual[1])
+        w.g[at] = error
+        w.g[at + 1] = error * error - usual[1] - w.c[at + 1]
+        if step >= plan.ready:
+            scores[k] = error / np.sqrt(max(variance, 1e-30))
+        usual[0] += share * (s.raw[k] - usual[0])
+        usual[1] += share * (error * error - usual[1])
 
 
 @inline
 def _note_errors(plan: Plan, op: Operator, row: np.ndarray, s: Scratch, w: Work) -> None:
-    """Targets of the rows beside the operator: y, and the squared error of its predicted mean; and what `drivers` reads."""
+    """Misfits of the rows beside the operator (y, and the squared error of its predicted mean), and of `drivers`."""
     for j in range(op.y_dims):
         mean, variance = _moments(plan, op, row, w, j)
         error = s.zy[j] - mean
@@ -148,78 +147,19 @@ def _note_errors(plan: Plan, op: Operator, row: np.ndarray, s: Scratch, w: Work)
 
 
 @inline
-def _pair(
-    plan: Plan,
-    op: Operator,
-    row: np.ndarray,
-    whole: np.ndarray,
-    x: np.ndarray,
-    y: np.ndarray,
-    s: Scratch,
-    w: Work,
-    values: np.ndarray,
-    scores: np.ndarray,
-) -> None:
-    """Answer for a pair of an armed key, then learn from it."""
-    outline()
-    state = whole[OPERATOR:]
-    m = state[ATOMS]
-    scaling.scale_sample(x, row[plan.at_x_scale :], row[plan.at_x_scale + op.x_dims :], op.x_dims, s.zx)
-    scaling.scale_sample(y, row[plan.at_y_scale :], row[plan.at_y_scale + op.y_dims :], op.y_dims, s.zy)
-    gains = row[plan.at_gains : plan.at_gains + 2]
-    rest_x, rest_y, missed = operator.observe(op, row, m, gains[0], gains[1], s.zx, s.zy, w)
-    _answer(plan, op, row, m, rest_y + missed, w, values)
-    _note_errors(plan, op, row, s, w)
-    recent = operator.matrix(op, row, RECENT)
-    if state[STEPS] >= plan.ready:
-        _judge(op, m, recent, s, w, scores)
-    operator.add_outer(op, m, recent, 1.0 - plan.recent, w.g, plan.recent, w.p)
-    operator.absorb(op, row, state, plan.epsilon, s.zx, s.zy, rest_x, rest_y, missed, w)
-
-
-@inline
-def _arm(plan: Plan, op: Operator, row: np.ndarray, whole: np.ndarray, s: Scratch, w: Work) -> None:
-    """End of the warm-up: scales, widths and marginal moments, then learn from its pairs in order."""
-    dx, dy = op.x_dims, op.y_dims
-    stride = dx + dy
-    for i in range(plan.warmup * stride):
-        s.raw[i] = row[plan.at_warm + i]
-        row[plan.at_warm + i] = 0.0
-    row[plan.at_gains] = _scale_side(plan, row, plan.at_x_scale, 0, dx, stride, plan.x_width, s)
-    row[plan.at_gains + 1] = _scale_side(plan, row, plan.at_y_scale, dx, dy, stride, plan.y_width, s)
-    for j in range(dy):
-        total = 0.0
-        squares = 0.0
-        for i in range(plan.warmup):
-            z = s.scaled[i * dy + j]
-            total += z
-            squares += z * z
-        row[plan.at_base + j] = total / plan.warmup
-        row[plan.at_base + dy + j] = max(squares / plan.warmup - (total / plan.warmup) ** 2, 1e-12)
-        row[plan.at_misfit + j] = 1.0
-    whole[PHASE] = ARMED
-    for i in range(plan.warmup):
-        at = i * stride
-        _pair(plan, op, row, whole, s.raw[at : at + dx], s.raw[at + dx : at + stride], s, w, s.values, s.scores)
-
-
-@inline
-def _hold(
-    plan: Plan, op: Operator, row: np.ndarray, whole: np.ndarray, x: np.ndarray, y: np.ndarray, s: Scratch, w: Work
-) -> None:
-    """Keep one pair of the warm-up; the last one arms."""
+def _hold(plan: Plan, op: Operator, row: np.ndarray, whole: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
+    """Keep one pair of the warm-up."""
     at = plan.at_warm + (op.x_dims + op.y_dims) * whole[WARM]
     for j in range(op.x_dims):
         row[at + j] = x[j]
     for j in range(op.y_dims):
         row[at + op.x_dims + j] = y[j]
     whole[WARM] += 1
-    if whole[WARM] == plan.warmup:
-        _arm(plan, op, row, whole, s, w)
 
 
 @jit
 def walk(
+    start: int,
     plan: Plan,
     op: Operator,
     floats: np.ndarray,
@@ -231,10 +171,11 @@ def walk(
     w: Work,
     values: np.ndarray,
     scores: np.ndarray,
-) -> None:
-    """Answer for each pair, then learn from it.
+) -> int:
+    """Answer for each pair, then learn from it; stop where a warm-up is full.
 
     Args:
+        start: first row.
         plan: of the bank.
         op: of the bank.
         floats: float64[capacity, plan.floats].
@@ -246,14 +187,31 @@ def walk(
         w: work space.
         values: float64[n, 2 y_dims + FIXED_COLUMNS], NaN on entry; result.
         scores: float64[n, SCORES], NaN on entry; result.
+
+    Returns:
+        the row whose pair filled its key's warm-up; n where there is none.
     """
-    for t in range(slots.shape[0]):
+    for t in range(start, slots.shape[0]):
         row = floats[slots[t]]
         whole = ints[slots[t]]
         if whole[PHASE] == WARMING:
-            _hold(plan, op, row, whole, x[t], y[t], s, w)
+            _hold(plan, op, row, whole, x[t], y[t])
+            if whole[WARM] == plan.warmup:
+                return t
             continue
-        _pair(plan, op, row, whole, x[t], y[t], s, w, values[t], scores[t])
+        state = whole[OPERATOR:]
+        m = state[ATOMS]
+        scaling.scale_sample(x[t], row[plan.at_x_scale :], row[plan.at_x_scale + op.x_dims :], op.x_dims, s.zx)
+        scaling.scale_sample(y[t], row[plan.at_y_scale :], row[plan.at_y_scale + op.y_dims :], op.y_dims, s.zy)
+        gains = row[plan.at_gains : plan.at_gains + 2]
+        rest_x, rest_y, missed = operator.observe(op, row, m, gains[0], gains[1], s.zx, s.zy, w)
+        _answer(plan, op, row, m, rest_y + missed, w, values[t])
+        _note_errors(plan, op, row, s, w)
+        recent = operator.matrix(op, row, RECENT)
+        _judge(plan, op, row, m, state[STEPS], recent, rest_y + missed, s, w, scores[t])
+        operator.add_outer(op, m, recent, 1.0 - plan.recent, w.g, plan.recent, w.p)
+        operator.absorb(op, row, state, plan.epsilon, s.zx, s.zy, rest_x, rest_y, missed, w)
+    return slots.shape[0]
 
 
 @jit
