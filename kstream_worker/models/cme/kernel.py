@@ -29,7 +29,7 @@ FIXED_COLUMNS = 3  # innovation, atoms, norm
 SCORES = 2
 PER_SCORE = 2  # rows beside the operator: what a score's mean and variance at x are beyond the usual
 USUAL_MEMORY = 500.0  # pairs
-LEAST_SHARE = 0.02  # a predicted variance is at least this share of the usual one
+LEAST_SHARE = 0.1  # a predicted variance is at least this share of the usual one
 
 
 class Plan(NamedTuple):
