@@ -8,6 +8,7 @@ import msgspec
 
 from kstream_worker.config.app import AppConfig
 from kstream_worker.config.bus import BusConfig
+from kstream_worker.config.cme import CmeConfig
 from kstream_worker.config.commissioning import ReferenceConfig
 from kstream_worker.config.commit import CommitConfig
 from kstream_worker.config.detector import DetectorConfig
@@ -33,6 +34,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reference: ReferenceConfig = msgspec.field(default_factory=ReferenceConfig)
     model: ModelConfig = msgspec.field(default_factory=ModelConfig)
     river: RiverConfig = msgspec.field(default_factory=RiverConfig)
+    cme: CmeConfig = msgspec.field(default_factory=CmeConfig)
     detector: DetectorConfig = msgspec.field(default_factory=DetectorConfig)
     gate: GateConfig = msgspec.field(default_factory=GateConfig)
     output: OutputConfig = msgspec.field(default_factory=OutputConfig)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from kstream_worker.models.cme import CmeKind
 from kstream_worker.models.contract import ModelKind
 from kstream_worker.models.river import RiverKind
 
 KINDS: dict[str, ModelKind] = {
+    "cme": CmeKind(),
     "river": RiverKind(),
 }

@@ -1,7 +1,7 @@
 """Compressed online learning of conditional mean embeddings as published in paper 000 (Algorithm E), growing freely.
 
-Corrections of the print: eq. 14 lacks the step size (eqs. 11, 13 have it); eq. 163 keeps the y part of the residual only,
-whereas the projection of eq. 15 acts on both sides; Algorithm E compares the square of the residual's norm with
+Corrections of the print: eq. 14 lacks the step size (eqs. 11, 13 have it); eq. 163 keeps the y part of the residual
+only, whereas the projection of eq. 15 acts on both sides; Algorithm E compares the square of the residual's norm with
 epsilon, eq. 16 the norm, and only with the norm are the printed dictionary sizes reached.
 """
 
