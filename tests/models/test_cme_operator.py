@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import reference_vectors as vectors
 
-from kstream_worker.models.cme import kernel, operator
+from kstream_worker.models.cme import kernel, operator, worth
 from kstream_worker.models.cme.layout import ATOMS, RLS, SGD, Operator, Work, lay_out, make_work
-from kstream_worker.models.cme.triangle import append_row, delete_row, row_start, solve_lower, solve_upper
+from kstream_worker.models.cme.triangle import append_row, delete_row, row_start, solve_lower
 from kstream_worker.numerics.jit import jit
 
 
@@ -16,14 +16,13 @@ def drop(op: Operator, row: np.ndarray, state: np.ndarray, i: int, w: Work) -> N
 @jit
 def measure(op: Operator, row: np.ndarray, m: int, w: Work, out: np.ndarray) -> None:
     for i in range(m):
-        out[i] = operator.contribution(op, row, m, i, w)
+        out[i] = worth.contribution(op, row, m, i, w)
 
 
 @jit
-def remove_and_solve(lower: np.ndarray, m: int, i: int, c: np.ndarray, s: np.ndarray, k: np.ndarray) -> None:
+def remove_and_project(lower: np.ndarray, m: int, i: int, c: np.ndarray, s: np.ndarray, k: np.ndarray) -> None:
     delete_row(lower, m, i, c, s)
     solve_lower(lower, m - 1, k, 0, k)
-    solve_upper(lower, m - 1, k, k)
 
 
 @jit
@@ -160,8 +159,8 @@ def test_a_deleted_atom_leaves_the_projection_of_the_operator() -> None:
         run.matrix(1)[:20] = np.random.default_rng(1).normal(size=(20, 20))
         m = run.m
         assert m == 20
-        worth = np.zeros(m)
-        measure(run.op, run.row, m, run.work, worth)
+        worths = np.zeros(m)
+        measure(run.op, run.row, m, run.work, worths)
         stay = np.arange(m) != i
         ax, ay = (atoms.copy() for atoms in run.atoms())
         gx, gy = gaussian(ax, ax, 0.7), gaussian(ay, ay, 0.6)
@@ -176,7 +175,7 @@ def test_a_deleted_atom_leaves_the_projection_of_the_operator() -> None:
             lost[np.ix_(stay, stay)] -= small
             projected.append(small)
             if which == 0:
-                assert worth[i] == pytest.approx(np.sqrt(np.trace(lost.T @ gy @ lost @ gx)), rel=1e-6)
+                assert worths[i] == pytest.approx(np.sqrt(np.trace(lost.T @ gy @ lost @ gx)), rel=1e-6)
         drop(run.op, run.row, run.state, i, run.work)
         assert np.array_equal(run.atoms()[0], ax[stay])
         probe = x[:9] + 0.1, y[:9] - 0.1
@@ -215,8 +214,8 @@ def test_a_factor_survives_deletion_among_repeated_points() -> None:
         grow(lower, gram, np.zeros(len(points)))
         rest = np.delete(np.delete(gram, i, 0), i, 1)
         k = np.delete(gaussian(points, rng.normal(size=(1, 2)), 1.0)[:, 0], i)
-        weights = k.copy()
-        remove_and_solve(lower, len(points), i, np.zeros(11), np.zeros(11), weights)
+        features = k.copy()
+        remove_and_project(lower, len(points), i, np.zeros(11), np.zeros(11), features)
         small = np.zeros((10, 10))
         small[np.tril_indices(10)] = lower[: row_start(10)]
         kept = np.delete(np.isin(np.arange(11), (0, 1, 3, 5, 7, 8, 10)), i)  # the first of equals, also when it goes
@@ -224,8 +223,9 @@ def test_a_factor_survives_deletion_among_repeated_points() -> None:
         alive = np.ix_(kept, kept)
         assert np.abs(small @ small.T - rest)[alive].max() < 1e-12
         assert not small[:, ~kept].any()
-        assert np.abs(weights[kept] - np.linalg.solve(rest[alive], k[kept])).max() < 1e-9
-        assert not weights[~kept].any()
+        inside = k[kept] @ np.linalg.solve(rest[alive], k[kept])
+        assert features[:10] @ features[:10] == pytest.approx(inside, abs=1e-9)
+        assert not features[:10][~kept].any()
 
 
 def test_a_full_dictionary_replaces_the_atom_that_holds_least() -> None:
@@ -234,16 +234,16 @@ def test_a_full_dictionary_replaces_the_atom_that_holds_least() -> None:
     run.feed(x, y)
     assert run.m == 24
     assert run.state[3] > 0  # replaced
-    worth = run.row[run.op.at_worth : run.op.at_matrices]
-    worth[:] = 1.0
+    held = run.row[run.op.at_worth : run.op.at_matrices]
+    held[:] = 1.0
     least, turn = 7, 3
-    worth[[9, least, turn]] = 0.05, 0.05, 0.01  # that of atom 3 is measured anew first
+    held[[9, least, turn]] = 0.05, 0.05, 0.01  # that of atom 3 is measured anew first
     run.state[2] = turn
     before = [atoms.copy() for atoms in run.atoms()]
     run.feed(np.array([[3.5, -3.5]]), np.array([[4.0]]))
     stay = np.arange(24) != least
     assert np.array_equal(run.atoms()[0], np.vstack((before[0][stay], [[3.5, -3.5]])))
-    assert worth[23] == pytest.approx(0.2, rel=1e-3)  # eta: the pair is new on both sides
+    assert held[23] == pytest.approx(0.2, rel=1e-3)  # eta: the pair is new on both sides
     for at, atoms, sigma in ((run.op.at_lx, run.atoms()[0], 0.5), (run.op.at_ly, run.atoms()[1], 0.3)):
         factor = run.factor(at)
         kept = np.diag(factor) > 0.0

@@ -45,8 +45,8 @@ def test_algorithm_e_matches_the_reference(name: str, case: int | None) -> None:
 def test_it_is_the_algorithm_in_coefficients() -> None:
     """Equations 13, 16 and 162 by dense matrices, the residual by the trace of the operator's own Gram matrices."""
     rng = np.random.default_rng(2)
-    x, y = rng.uniform(-2.0, 2.0, size=(60, 2)), rng.uniform(-1.0, 1.0, size=(60, 1))
-    eta, lam, epsilon, sx, sy = 0.3, 0.02, 0.06, 1.0, 0.5
+    x, y = rng.uniform(-2.0, 2.0, size=(60, 2)), rng.uniform(-1.0, 1.0, size=(60, 2))
+    eta, lam, epsilon, sx, sy = 0.3, 0.02, 0.06, 0.8, 0.6
     model = PaperCME(sx, sy, eta=eta, lam=lam, epsilon=epsilon)
     answers = model.update(x, y)
     kept, w = [0], np.array([[eta]])
@@ -65,7 +65,7 @@ def test_it_is_the_algorithm_in_coefficients() -> None:
         kept, w = (wider, grown) if norm > epsilon else (kept, projected)
     assert np.array_equal(model.dictionary[0], x[kept])
     assert 10 < len(kept) < 60
-    probe = rng.uniform(-2.0, 2.0, size=(5, 2)), rng.uniform(-1.0, 1.0, size=(5, 1))
+    probe = rng.uniform(-2.0, 2.0, size=(5, 2)), rng.uniform(-1.0, 1.0, size=(5, 2))
     expected = kernel(probe[0], x[kept], sx) @ w.T @ kernel(y[kept], probe[1], sy)
     assert np.abs(model.embedding(*probe) - expected).max() < 1e-7
 

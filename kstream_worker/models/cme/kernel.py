@@ -191,7 +191,7 @@ def walk(
     Returns:
         the row whose pair filled its key's warm-up; n where there is none.
     """
-    for t in range(start, slots.shape[0]):
+    for t in range(start, len(slots)):
         row = floats[slots[t]]
         whole = ints[slots[t]]
         if whole[PHASE] == WARMING:
@@ -211,7 +211,7 @@ def walk(
         _judge(plan, op, row, m, state[STEPS], recent, rest_y + missed, s, w, scores[t])
         operator.add_outer(op, m, recent, 1.0 - plan.recent, w.g, plan.recent, w.p)
         operator.absorb(op, row, state, plan.epsilon, s.zx, s.zy, rest_x, rest_y, missed, w)
-    return slots.shape[0]
+    return len(slots)
 
 
 @jit

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from kstream_worker.models import nystrom
+from kstream_worker.models.cme import covariance, worth
 from kstream_worker.models.cme.layout import ATOMS, REPLACED, RLS, STEPS, TURN, Operator, Work
-from kstream_worker.models.cme.triangle import append_row, delete_row, row_start, solve_lower, solve_upper
+from kstream_worker.models.cme.triangle import append_row, delete_row, row_start, solve_lower
 from kstream_worker.numerics.jit import inline
 from kstream_worker.numerics.lanes import fill, load, store
 from kstream_worker.numerics.outline import outline
@@ -182,10 +183,10 @@ def absorb(
     left_out = residual(op, rest_x, rest_y, misfit_y)
     full = state[ATOMS] == op.room
     if full:
-        _measure_next(op, row, state, w)
+        worth.measure_next(op, row, state, w)
     admitted = left_out > epsilon or state[ATOMS] == 0
     if admitted and full:
-        least = least_worth(op, row, state[ATOMS])
+        least = worth.least_worth(op, row, state[ATOMS])
         admitted = left_out > row[op.at_worth + least]
         if admitted:
             lost_x, lost_y = delete_atom(op, row, state, least, w)
@@ -250,7 +251,7 @@ def delete_atom(op: Operator, row: np.ndarray, state: np.ndarray, i: int, w: Wor
         cov = row[op.at_cov : op.at_cov + op.room * op.room]
         _turn_columns(cov, m, op.room, i, m, w)
         _turn_rows(cov, op.room, i, m, w)
-        _symmetrise(cov, m, op.room)
+        covariance.symmetrise(cov, m, op.room)
         _marginalise(op, cov, m - 1, matrix(op, row, 0), i, w)
     for which in range(op.matrices):
         if which > 0 or op.gain != RLS:
@@ -286,10 +287,9 @@ def learn(op: Operator, row: np.ndarray, state: np.ndarray, w: Work) -> None:
     state[STEPS] += 1
     u = matrix(op, row, 0)
     if op.gain == RLS:
-        inner = _covariance_times(op, row, m, w.p, w.step)
-        scale = 1.0 / (op.gamma + inner)
         cov = row[op.at_cov : op.at_cov + op.room * op.room]
-        _fade_covariance(cov, m, op.room, 1.0 / op.gamma, np.sqrt(scale / op.gamma), w)
+        scale = 1.0 / (op.gamma + covariance.times(cov, m, op.room, w.p, w.step))
+        covariance.fade_and_subtract(cov, m, op.room, 1.0 / op.gamma, np.sqrt(scale / op.gamma), w.step, w.v)
         _scale(w.step, scale, op.room)
         add_outer(op, m, u, 1.0, w.g, 1.0, w.step)
         if op.gamma < 1.0 and state[STEPS] % nystrom.RIDGE_PERIOD == 0:
@@ -314,103 +314,6 @@ def add_outer(op: Operator, m: int, u: np.ndarray, keep: float, g: np.ndarray, f
 
 
 @inline
-def average(op: Operator, m: int, u: np.ndarray, mean: np.ndarray, share: float) -> None:
-    """mean <- mean + share (u - mean): a running average of iterates (share = 1 / count), or a faded one."""
-    on_u = fill(share)
-    for i in range(op.room + op.extra):
-        if i < m or i >= op.room:
-            for j in range(i * op.room, i * op.room + (m + 3) // 4 * 4, 4):
-                former = load(mean, j)
-                store(mean, j, former + on_u * (load(u, j) - former))
-
-
-@inline
-def coefficients(op: Operator, row: np.ndarray, m: int, c: np.ndarray, out: np.ndarray) -> None:
-    """out[:m] <- LY^-T c: the weights of U phi(x) = sum_l out_l phi(y_l), from c = M a' (`out` may be `c`)."""
-    solve_upper(row[op.at_ly :], m, c, out)
-
-
-@inline
-def contribution(op: Operator, row: np.ndarray, m: int, i: int, w: Work) -> float:
-    """|U - P U P|_HS, P and P the projections (x and y side) on what the other atoms span: what atom i alone holds."""
-    outline()
-    u = matrix(op, row, 0)
-    _own_direction(row[op.at_lx :], m, op.room, i, w.u)
-    _own_direction(row[op.at_ly :], m, op.room, i, w.v)
-    total = 0.0
-    both = 0.0
-    for j in range(m):
-        along = nystrom.dot(u[j * op.room : (j + 1) * op.room], w.u, m)
-        total += along * along
-        both += w.v[j] * along
-    for j in range(op.room):
-        w.u[j] = 0.0
-    for j in range(m):
-        factor = w.v[j]
-        for k in range(m):
-            w.u[k] += factor * u[j * op.room + k]
-    total += nystrom.dot(w.u, w.u, m) - both * both
-    return float(np.sqrt(max(total, 0.0)))
-
-
-@inline
-def least_worth(op: Operator, row: np.ndarray, m: int) -> int:
-    """The atom of the smallest contribution as last measured; the earliest of equals."""
-    least = 0
-    for i in range(1, m):
-        if row[op.at_worth + i] < row[op.at_worth + least]:
-            least = i
-    return least
-
-
-@inline
-def _measure_next(op: Operator, row: np.ndarray, state: np.ndarray, w: Work) -> None:
-    turn = state[TURN]
-    row[op.at_worth + turn] = contribution(op, row, state[ATOMS], turn, w)
-    state[TURN] = (turn + 1) % op.room
-
-
-@inline
-def _own_direction(lower: np.ndarray, m: int, room: int, i: int, out: np.ndarray) -> None:
-    """out <- the unit vector, in whitened coordinates, that is orthogonal to all atoms but i; 0 where i is
-    truncated.
-    """
-    outline()
-    for j in range(room):
-        out[j] = 1.0 if j == i else 0.0
-    length = np.sqrt(solve_lower(lower, m, out, i, out))
-    if length > 0.0:
-        for j in range(i, m):
-            out[j] /= length
-
-
-@inline
-def _covariance_times(op: Operator, row: np.ndarray, m: int, p: np.ndarray, out: np.ndarray) -> float:
-    """out <- P p, 0 from entry m on; p' P p, at least 0."""
-    outline()
-    padded = (m + 3) // 4 * 4
-    for i in range(op.room):
-        at = op.at_cov + i * op.room
-        out[i] = nystrom.dot(row[at : at + padded], p, padded) if i < m else 0.0
-    return max(nystrom.dot(out, p, padded), 0.0)
-
-
-@inline
-def _fade_covariance(cov: np.ndarray, m: int, room: int, fade: float, root: float, w: Work) -> None:
-    """P <- fade P - (root h)(root h)', h = w.step: symmetric to the last bit."""
-    outline()
-    padded = (m + 3) // 4 * 4
-    for i in range(room):
-        w.v[i] = root * w.step[i]
-    keep = fill(fade)
-    for i in range(m):
-        minus = fill(w.v[i])
-        for j in range(0, padded, 4):
-            at = i * room + j
-            store(cov, at, keep * load(cov, at) - minus * load(w.v, j))
-
-
-@inline
 def _inject(op: Operator, cov: np.ndarray, m: int, u: np.ndarray, j: int, added: float, w: Work) -> None:
     """A <- A + added e_j e_j' with the cross products unchanged, in terms of P = A^-1 and the matrix that solves it."""
     outline()
@@ -420,7 +323,7 @@ def _inject(op: Operator, cov: np.ndarray, m: int, u: np.ndarray, j: int, added:
     for i in range(op.room + op.extra):
         w.g[i] = u[i * op.room + j]
     add_outer(op, m, u, 1.0, w.g, -gain, w.step)
-    _fade_covariance(cov, m, op.room, 1.0, np.sqrt(gain), w)
+    covariance.fade_and_subtract(cov, m, op.room, 1.0, np.sqrt(gain), w.step, w.v)
 
 
 @inline
@@ -466,14 +369,6 @@ def _turn_rows(u: np.ndarray, room: int, i: int, m: int, w: Work) -> None:
 
 
 @inline
-def _symmetrise(cov: np.ndarray, m: int, room: int) -> None:
-    """Copy the upper triangle to the lower: what is not symmetric would grow as gamma^-t."""
-    for i in range(m):
-        for j in range(i):
-            cov[i * room + j] = cov[j * room + i]
-
-
-@inline
 def _clear_column(u: np.ndarray, rows: int, room: int, j: int) -> None:
     for r in range(rows):
         u[r * room + j] = 0.0
@@ -494,7 +389,7 @@ def _marginalise(op: Operator, cov: np.ndarray, last: int, u: np.ndarray, i: int
     for r in range(rows):
         w.g[r] = u[r * op.room + last]
     add_outer(op, m, u, 1.0, w.g, -1.0 / pivot, w.step)
-    _fade_covariance(cov, m, op.room, 1.0, 1.0 / np.sqrt(pivot), w)
+    covariance.fade_and_subtract(cov, m, op.room, 1.0, 1.0 / np.sqrt(pivot), w.step, w.v)
     for j in range(op.room):
         cov[last * op.room + j] = 0.0
     _clear_column(cov, op.room, op.room, last)

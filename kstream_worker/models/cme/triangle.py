@@ -49,22 +49,6 @@ def solve_lower(lower: np.ndarray, m: int, k: np.ndarray, first: int, out: np.nd
 
 
 @inline
-def solve_upper(lower: np.ndarray, m: int, v: np.ndarray, out: np.ndarray) -> None:
-    """out[:m] <- L^-T v[:m]; `out` may be `v`."""
-    outline()
-    for i in range(m):
-        out[i] = v[i]
-    for back in range(m):
-        i = m - 1 - back
-        at = row_start(i)
-        pivot = lower[at + i]
-        out[i] = out[i] / pivot if pivot > 0.0 else 0.0
-        factor = -out[i]
-        for j in range(i):
-            out[j] += factor * lower[at + j]
-
-
-@inline
 def append_row(lower: np.ndarray, m: int, coordinates: np.ndarray, rest: float) -> float:
     """L of one point more: its whitened coordinates and its squared distance from the span.
 
