@@ -98,7 +98,8 @@ def test_online_it_is_the_same_key_in_one_slot() -> None:
 
 def test_long_runs_on_a_nearly_singular_dictionary_stay_finite() -> None:
     rng = np.random.default_rng(0)
-    model = OnlineCME(1, 1, atoms=24)
+    model = OnlineCME(1, 1)
+    model._model._plan = model._model._plan._replace(epsilon=0.0)  # all that is not in the span is admitted
     for part in range(6):
         x = np.round(rng.normal(size=(4000, 1)), 2) * (1e-3 if part % 2 else 1.0)
         y = np.where(rng.random((4000, 1)) < 0.01, 1e6 * rng.normal(size=(4000, 1)), np.sin(x))
@@ -107,6 +108,13 @@ def test_long_runs_on_a_nearly_singular_dictionary_stay_finite() -> None:
         assert np.isfinite(answers.values[known]).all()
         assert np.isfinite(answers.scores[known]).all()
     assert answers.values[:, -1].max() < 100.0
+    op, rows = model._model._op, model._model.slots
+    assert rows.ints[0, 3] == 48
+    lower = np.zeros((48, 48))
+    lower[np.tril_indices(48)] = rows.floats[0, op.at_lx : op.at_ly]
+    kept = np.diag(lower) > 0.0
+    singular = np.linalg.svd(lower[np.ix_(kept, kept)], compute_uv=False)
+    assert (singular[0] / singular[-1]) ** 2 > 1e14  # condition number of the kernel matrix
 
 
 def test_constant_samples_and_extremes_are_survived() -> None:
