@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kstream_worker.config.app import AppConfig
 from kstream_worker.config.bus import BusConfig, FilesConfig, KafkaConfig
+from kstream_worker.config.cme import CmeConfig
 from kstream_worker.config.commissioning import ReferenceConfig
 from kstream_worker.config.commit import CommitConfig
 from kstream_worker.config.detector import DetectorConfig
@@ -26,6 +27,7 @@ __all__ = [
     "AppConfig",
     "BusConfig",
     "ClientSettings",
+    "CmeConfig",
     "CommitConfig",
     "Config",
     "ConfigProblems",
