@@ -31,7 +31,9 @@ class Facts(NamedTuple):
 
 BUILT_IN: dict[str, Facts] = {
     RATIO: Facts("pair", same_space=True, missing=False),  # and single samples, which are compared with the past
+    "cme": Facts("pair", same_space=False, missing=False),
     "olrsc": Facts("single", same_space=False, missing=True),
+    "ridge": Facts("pair", same_space=False, missing=False),
     "river": Facts("pair", same_space=False, missing=False),
 }
 

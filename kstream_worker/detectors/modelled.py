@@ -123,7 +123,7 @@ class ModelBank:
         taken = list(turns(slots))
         # An alarm tells the drivers as of its own sample, but a model knows only those of its latest. So either no key
         # has a later sample in what is done at once, or there is a way back; the cheaper one, and the same to the bit.
-        several = slots[taken[1]] if len(taken) > 1 else slots[:0]
+        several = slots[taken[1]] if len(taken) > 1 and not isinstance(self._watch, Tally) else slots[:0]
         if len(taken) > len(several):
             before = {slot: self._model.snapshot(self._inner.one(slot)) for slot in several.tolist()}
             self._take(np.arange(n), batch, answers, before)

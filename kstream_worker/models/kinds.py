@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from kstream_worker.models.cme import CmeKind
 from kstream_worker.models.contract import ModelKind
 from kstream_worker.models.olrsc import OlrscKind
+from kstream_worker.models.ridge import RidgeKind
 from kstream_worker.models.river import RiverKind
 
 KINDS: dict[str, ModelKind] = {
+    "cme": CmeKind(),
     "olrsc": OlrscKind(),
+    "ridge": RidgeKind(),
     "river": RiverKind(),
 }

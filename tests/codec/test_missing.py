@@ -10,7 +10,7 @@ import msgpack
 import numpy as np
 import pytest
 from codec_batches import make_batch, make_decoder
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstream_worker.codec import DECODERS, Binding
@@ -117,6 +117,7 @@ OBJECTS = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(OBJECTS, st.sampled_from(FORMATS))
 def test_the_slow_path_accepts_what_the_fast_one_does(payload: dict[str, Any], payload_format: str) -> None:
     """Alone a broken record goes the slow way; a good one is decoded by both and must come out the same."""

@@ -128,6 +128,7 @@ def test_drivers_do_not_depend_on_how_many_keys_share_a_batch(keys: int) -> None
         assert transition.features == ((f"{rows[transition.row, 0]:.6f}", 1.0),)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=40))
 def test_turns_take_each_row_once_and_each_key_in_order(owners: list[int]) -> None:
     slots = np.array(owners, dtype=np.int64)

@@ -34,6 +34,8 @@ PARTITIONS = 2
 DETECTOR = '[detector]\narl = 1000\nwarmup = 100\ndependence = "none"\n'
 QUICK = "[commit]\ninterval = 0.2\n[state]\ninterval = 0.5\n[bus.kafka.common]\nclient_id = 'm'\n"
 KINDS = {
+    "cme": '[model]\nkind = "cme"\n[cme]\natoms = 16\nwarmup = 20\n',
+    "ridge": '[model]\nkind = "ridge"\n[ridge]\nwindow = 64\n',
     "forecast": '[model]\nkind = "forecast"\noptions = { memory = 50 }\n',
 }
 
@@ -86,12 +88,12 @@ def apps() -> Iterator[list[App]]:
         one.worker.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_killed_worker_publishes_what_an_undisturbed_one_does(
     kafka: str, plugin_site: Path, tmp_path: Path, apps: list[App], kind: str
 ) -> None:
-    data = JobData(keys=8, pairs=400, changed=2, change_at=250, mode="stream")
+    data = JobData(keys=8, pairs=300, changed=2, change_at=200, mode="stream")
     topic = f"models-{secrets.token_hex(4)}"
     create_topics(kafka, [topic], PARTITIONS)
     disturbed, calm = (App(kafka, tmp_path, plugin_site, topic, data, KINDS[kind]) for _ in range(2))

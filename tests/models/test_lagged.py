@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstream_worker.models.bank import SlotArrays, SlotBank
@@ -52,6 +52,7 @@ def predecessors(times: list[int], lag: int, max_gap: int | None) -> list[int | 
     return found
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     steps=STEPS,
     lag=st.integers(1, 4),
