@@ -15,14 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kstream_worker.models.lowrank.linear import add_outer, cholesky, solve_lower, solve_upper
+from kstream_worker.models.lowrank.linear import add_outer, cholesky, leading, normalise, solve_lower, solve_upper
 from kstream_worker.models.nystrom.features import dot
 from kstream_worker.numerics.jit import inline
 from kstream_worker.numerics.random import uniform
 
 MOST = 8  # clusters
 _VECTORS = MOST + 1  # eigenvectors of the affinity
-_SWEEPS = 20  # of subspace iteration
 _ROUNDS = 5  # of K-subspaces, and of K-means before
 _SMALLEST = 0.75  # eigenvalue that may count as a cluster of its own
 _KEPT = 0.97  # share of the clusters' energy that their sub-bases keep
@@ -74,50 +73,6 @@ def make_space(n: int, p: int, d: int) -> Space:
 
 
 @inline
-def _normalise(x: np.ndarray, n: int) -> None:
-    """x / |x| in place, 0 where |x| is 0."""
-    length = math.sqrt(dot(x, x, n))
-    if length > 0.0:
-        for i in range(n):
-            x[i] /= length
-
-
-@inline
-def _orthonormalise(vectors: np.ndarray, count: int, n: int) -> None:
-    """Rows to orthonormal ones in their order, twice for good measure; a dependent row becomes 0."""
-    for k in range(count):
-        row = vectors[k * n : (k + 1) * n]
-        _normalise(row, n)
-        for _ in range(2):
-            for j in range(k):
-                other = vectors[j * n : (j + 1) * n]
-                a = -dot(row, other, n)
-                for i in range(n):
-                    row[i] += a * other[i]
-        if not math.sqrt(dot(row, row, n)) > 1e-12:
-            for i in range(n):
-                row[i] = 0.0
-        _normalise(row, n)
-
-
-@inline
-def _leading(
-    matrix: np.ndarray, n: int, count: int, vectors: np.ndarray, images: np.ndarray, values: np.ndarray
-) -> None:
-    """Leading eigenvectors of a positive semi-definite matrix into the rows of `vectors`, which give the start."""
-    for sweep in range(_SWEEPS + 1):
-        _orthonormalise(vectors, count, n)
-        if sweep == _SWEEPS:
-            break
-        for k in range(count):
-            for i in range(n):
-                images[k * n + i] = dot(matrix[i * n : (i + 1) * n], vectors[k * n : (k + 1) * n], n)
-            values[k] = dot(images[k * n : (k + 1) * n], vectors[k * n : (k + 1) * n], n)
-        for i in range(count * n):
-            vectors[i] = images[i]
-
-
-@inline
 def _locate(samples: np.ndarray, n: int, basis: np.ndarray, p: int, d: int, gram: np.ndarray, s: Space) -> None:
     """s.points, and s.white with the cosines of whitened points as inner products."""
     cholesky(gram, d, s.lower, _PIVOT)
@@ -140,7 +95,7 @@ def _locate(samples: np.ndarray, n: int, basis: np.ndarray, p: int, d: int, gram
         for j in range(d):
             white[j] = s.points[i * d + j]
         solve_lower(s.factor, d, white)
-        _normalise(white, d)
+        normalise(white, d)
 
 
 @inline
@@ -203,7 +158,7 @@ def _first_labels(n: int, clusters: int, s: Space) -> None:
         row = s.images[i * clusters : (i + 1) * clusters]
         for k in range(clusters):
             row[k] = s.vectors[k * n + i]
-        _normalise(row, clusters)
+        normalise(row, clusters)
     _spread_centers(n, clusters, s)
     for _ in range(_ROUNDS):
         for i in range(n):
@@ -221,7 +176,7 @@ def _first_labels(n: int, clusters: int, s: Space) -> None:
                 if s.label[i] == k:
                     for j in range(clusters):
                         center[j] += s.images[i * clusters + j]
-            _normalise(center, clusters)
+            normalise(center, clusters)
 
 
 @inline
@@ -239,7 +194,7 @@ def _fit_parts(n: int, d: int, clusters: int, most: int, s: Space) -> None:
                 s.moment[j * d + i] = s.moment[i * d + j]
         for q in range(d * d):
             vectors[q] = s.moment[q]
-        _leading(s.moment, d, most, vectors, s.factor, s.energy[k * d : (k + 1) * d])
+        leading(s.moment, d, most, vectors, s.factor, s.energy[k * d : (k + 1) * d])
 
 
 @inline
@@ -329,7 +284,7 @@ def _first_clusters(n: int, d: int, wanted: int, s: Space) -> int:
     for k in range(found):
         for i in range(n):
             s.vectors[k * n + i] = uniform(np.uint64(0), k, i) - 0.5
-    _leading(s.affinity, n, found, s.vectors, s.images, s.values)
+    leading(s.affinity, n, found, s.vectors, s.images, s.values)
     clusters = found if wanted > 0 else _count_clusters(found, s)
     _first_labels(n, clusters, s)
     return clusters

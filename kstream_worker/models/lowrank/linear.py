@@ -1,5 +1,5 @@
-"""Dense triangles of small matrices by rows, in a fixed order: d x d, row i at i * d, entries above the diagonal
-unused.
+"""Small dense matrices by rows, in a fixed order. Of triangles, d x d with row i at i * d, entries above the diagonal
+are unused.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import numpy as np
 
 from kstream_worker.models.nystrom.features import dot
 from kstream_worker.numerics.jit import inline
+
+_SWEEPS = 20  # of subspace iteration
 
 
 @inline
@@ -70,3 +72,47 @@ def solve_upper(lower: np.ndarray, d: int, x: np.ndarray) -> None:
         row = lower[i * d : i * d + d]
         for j in range(i):
             x[j] -= value * row[j]
+
+
+@inline
+def normalise(x: np.ndarray, n: int) -> None:
+    """x / |x| in place, 0 where |x| is 0."""
+    length = math.sqrt(dot(x, x, n))
+    if length > 0.0:
+        for i in range(n):
+            x[i] /= length
+
+
+@inline
+def _orthonormalise(vectors: np.ndarray, count: int, n: int) -> None:
+    """Rows to orthonormal ones in their order, twice for good measure; a dependent row becomes 0."""
+    for k in range(count):
+        row = vectors[k * n : (k + 1) * n]
+        normalise(row, n)
+        for _ in range(2):
+            for j in range(k):
+                other = vectors[j * n : (j + 1) * n]
+                a = -dot(row, other, n)
+                for i in range(n):
+                    row[i] += a * other[i]
+        if not math.sqrt(dot(row, row, n)) > 1e-12:
+            for i in range(n):
+                row[i] = 0.0
+        normalise(row, n)
+
+
+@inline
+def leading(
+    matrix: np.ndarray, n: int, count: int, vectors: np.ndarray, images: np.ndarray, values: np.ndarray
+) -> None:
+    """Leading eigenvectors of a positive semi-definite matrix into the rows of `vectors`, which give the start."""
+    for sweep in range(_SWEEPS + 1):
+        _orthonormalise(vectors, count, n)
+        if sweep == _SWEEPS:
+            break
+        for k in range(count):
+            for i in range(n):
+                images[k * n + i] = dot(matrix[i * n : (i + 1) * n], vectors[k * n : (k + 1) * n], n)
+            values[k] = dot(images[k * n : (k + 1) * n], vectors[k * n : (k + 1) * n], n)
+        for i in range(count * n):
+            vectors[i] = images[i]
