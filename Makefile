@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -23,7 +23,7 @@ demo-kafka: install
 	$(BIN)/kstream-worker demo --kafka --output out/demo-kafka
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 check: install
 	$(BIN)/ruff check .
@@ -49,6 +49,10 @@ bench-arl: install
 
 bench-reference: install
 	$(BIN)/python -m benchmarks.arl_reference
+
+# Scores of models that learn, bets both ways and upwards alone.
+bench-scores: install
+	$(BIN)/python -m benchmarks.arl_scores
 
 # Labelled series of others, from KSTREAM_DATA or ../shared/data. Peers, where wanted: .venv/bin/pip install river ruptures changepoynt
 bench-detection: install

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,7 @@ class WorkerProcess:
     config: Path
     log: Path
     flags: tuple[str, ...] = ()
+    environment: Mapping[str, str] | None = None
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
 
@@ -135,6 +136,7 @@ class WorkerProcess:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
+                env=self.environment,
             )
         self.starts += 1
 

@@ -59,7 +59,7 @@ def state_rows(values: list[bytes], keys: int) -> Iterator[Row]:
 
 
 def make_tasks(config: Config, bus: Bus, topic: str) -> list[Task]:
-    encoder = app.with_cluster(bus, lambda cluster: app.build_encoder(config, cluster, 1.0))
+    encoder = app.with_cluster(bus, lambda cluster: app.build_encoder(config, cluster, app.build_bank(config)))
     return [
         Task(
             TopicPartition(topic, p),

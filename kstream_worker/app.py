@@ -17,6 +17,8 @@ from kstream_worker.codec import DECODERS, Binding
 from kstream_worker.codec.outputs import OutputEncoder, OutputSettings, Topic
 from kstream_worker.commissioning import read_references
 from kstream_worker.config import Config
+from kstream_worker.config.kinds import facts
+from kstream_worker.detectors.modelled import ModelBank
 from kstream_worker.detectors.pairs import PairBank
 from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.detectors.reference import ReferenceBank
@@ -24,6 +26,7 @@ from kstream_worker.errors import ConfigError
 from kstream_worker.gate import Gate, RejectPolicy
 from kstream_worker.http import Status
 from kstream_worker.measures import Telemetry
+from kstream_worker.modelling import build_model_bank, is_ratio, options_of, takes_missing, warm_up_detector
 from kstream_worker.models.bank import fingerprint_of
 from kstream_worker.numerics.version import ARITHMETIC
 from kstream_worker.pairing import pairing_of
@@ -55,14 +58,28 @@ def binding_of(config: Config) -> Binding:
     Raises:
         ConfigError: a path is malformed, or sides do not fit together.
     """
-    given = config.input
+    given, kind = config.input, facts(config.model.kind)
     return Binding.of(
-        x=given.x or None, y=given.y or None, dims=given.dims, timestamp=given.timestamp or None, key=given.key or None
+        x=given.x or None,
+        y=given.y or None,
+        dims=given.dims,
+        timestamp=given.timestamp or None,
+        key=given.key or None,
+        same_space=kind.same_space,
+        missing=kind.missing,
     )
+
+
+def sample_dims(config: Config) -> tuple[int | None, int]:
+    """Features of the two sides that the bank is given; None for the first where it takes single samples."""
+    binding = binding_of(config)
+    return None if binding.x is None else binding.x.dims, binding.y.dims
 
 
 def build_bank(config: Config) -> Bank:
     """An empty bank of the configured detector."""
+    if not is_ratio(config):
+        return build_model_bank(config, binding_of(config))
     names = binding_of(config).names
     detector = config.detector
     common: dict[str, Any] = {
@@ -120,6 +137,8 @@ def state_identity(config: Config) -> StateIdentity:
         "pairing": config.pairing.mode,
         "life": [state.ttl, state.max_keys, state.max_future_skew],
     }
+    if not is_ratio(config):
+        shaping["model"] = [config.model.kind, options_of(config)]
     return StateIdentity(
         model_epoch=config.app.model_epoch,
         pipeline=fingerprint_of(shaping),
@@ -143,6 +162,7 @@ def build_decoder(config: Config) -> RecordDecoder:
     gate = Gate(
         max_value_bytes=given.max_record_bytes,
         null_key_slots=given.null_key_buckets if given.null_key == "by_offset" else None,
+        missing=takes_missing(config),
     )
     pairing = pairing_of(config.pairing.mode, two_sided=binding.x is not None, feature_names=binding.names)
     return RecordDecoder(DECODERS[given.format](binding), gate, pairing)
@@ -201,7 +221,7 @@ def output_topics(config: Config) -> tuple[str, str, str]:
     return config.output.estimates, config.output.alarms, config.output.dead_letters
 
 
-def build_encoder(config: Config, cluster: Cluster, threshold: float) -> OutputEncoder:
+def build_encoder(config: Config, cluster: Cluster, bank: Bank) -> OutputEncoder:
     """The encoder of outputs; asks the bus how many partitions each topic has.
 
     Raises:
@@ -224,7 +244,9 @@ def build_encoder(config: Config, cluster: Cluster, threshold: float) -> OutputE
             alarms=alarms,
             dead_letters=dead_letters,
             arl=config.detector.arl,
-            threshold=threshold,
+            threshold=bank.threshold,
+            model=None if is_ratio(config) else config.model.kind,
+            columns=bank.columns if isinstance(bank, ModelBank) else (),
             estimate_every=config.output.estimate_every,
             max_dead_letter_bytes=config.output.max_dead_letter_bytes,
         )
@@ -286,7 +308,7 @@ def build_worker(
     bus = bus or build_bus(config)
     telemetry = telemetry or Telemetry()
     board = board or Status(config.worker.progress_timeout)
-    threshold = build_bank(config).threshold
+    sample_bank = build_bank(config)
     known = 0  # partitions of the input topic when the encoder was made
     encoder: OutputEncoder
 
@@ -297,7 +319,7 @@ def build_worker(
                 f"{config.input.topic} has {count} partitions, {config.state.topic} has fewer: add partitions to it "
                 "until both have as many, then start again"
             )
-        return count, build_encoder(config, cluster, threshold)
+        return count, build_encoder(config, cluster, sample_bank)
 
     def make_task(partition: TopicPartition) -> Task:
         nonlocal known, encoder
@@ -336,9 +358,11 @@ def warm_up_kernels(config: Config) -> None:
     bank = build_bank(config)
     rng = np.random.default_rng(0)
     # Beyond any default warm-up and any reference, so that an armed key runs too.
-    n, d = max(1200, config.reference.samples + 400), len(binding_of(config).names)
+    n, (x_dims, dims) = max(1200, config.reference.samples + 400), sample_dims(config)
     slots = np.full(n, bank.allocate(b"warm-up"), dtype=np.int64)
-    x = rng.standard_normal((n, d)) if config.pairing.mode == "explicit" else None
-    y = rng.standard_normal((n, d))
+    x = None if x_dims is None else rng.standard_normal((n, x_dims))
+    y = rng.standard_normal((n, dims))
     y[-200:] += 6.0
     bank.update(slots, x, y, np.arange(n, dtype=np.int64) + (config.reference.start_ms() or 0))
+    if not is_ratio(config):
+        warm_up_detector()

@@ -1,6 +1,6 @@
 """What may reach a model: sizes, keys, event times and finite values; and when so much is refused that work must stop.
 
-Reasons of this stage: `too_large`, `null_key`, `not_finite`, `out_of_range`, `bad_timestamp`.
+Reasons of this stage: `too_large`, `null_key`, `not_finite`, `all_missing`, `out_of_range`, `bad_timestamp`.
 """
 
 from __future__ import annotations
@@ -46,18 +46,24 @@ class Gate:
         max_value_bytes: larger values are refused unread.
         null_key_slots: records without any key go to one of so many entities, by offset modulo this number; None
             refuses them.
+        missing: values of y may be missing: NaN and infinities become NaN and are let through, unless there is nothing
+            else.
 
     A record's event time is that of the bound field, else the bus's record time. Only where no field is bound and the
     bus has no times (files, standard input) is it unknown, -1.
 
     Attributes:
         warnings: records accepted in spite of something, by what: `timestamp_missing`, `timestamp_absurd` (both took
-            the bus's record time instead), `key_differs` (the bound key is not the record's key).
+            the bus's record time instead), `key_differs` (the bound key is not the record's key), `missing_values` (so
+            many values, not records).
     """
 
-    def __init__(self, *, max_value_bytes: int = 1_048_576, null_key_slots: int | None = None) -> None:
+    def __init__(
+        self, *, max_value_bytes: int = 1_048_576, null_key_slots: int | None = None, missing: bool = False
+    ) -> None:
         self._max_value_bytes = max_value_bytes
         self._null_key_slots = null_key_slots
+        self._missing = missing
         self.warnings: Counter[str] = Counter()
 
     def screen(self, batch: Batch, rejects: Rejects) -> tuple[Sequence[int], list[int]]:
@@ -81,10 +87,23 @@ class Gate:
         keys = self._keys(batch, fields)
         times = self._times(batch, fields)
         timed = fields.times is None or bool((times >= 0).all())
-        if timed and _all_usable(fields.x) and _all_usable(fields.y) and _keys_fit(keys):
+        y_usable = self._usable_or_missing(fields.y) if self._missing else _all_usable(fields.y)
+        if timed and _all_usable(fields.x) and y_usable and _keys_fit(keys):
+            self._count_missing(fields.y)
             return fields, cast("list[bytes]", keys), times
         kept = [i for i in range(len(fields)) if self._admit_row(fields, i, keys[i], int(times[i]), rejects)]
+        self._count_missing(fields.y[kept])
         return _take(fields, kept), [cast("bytes", keys[i]) for i in kept], times[kept]
+
+    def _usable_or_missing(self, y: FloatMatrix) -> bool:
+        """Mark what is missing in one way; whether each row has something, and nothing is too large."""
+        y[np.isinf(y)] = np.nan
+        there = np.abs(y) <= MAX_MAGNITUDE
+        return bool((there | np.isnan(y)).all() and there.any(axis=1).all())
+
+    def _count_missing(self, y: FloatMatrix) -> None:
+        if self._missing:
+            self.warnings["missing_values"] += int(np.isnan(y).sum())
 
     def _screen_tombstone(self, batch: Batch, row: int, forget: list[int], rejects: Rejects) -> None:
         key = batch.keys[row]
@@ -130,7 +149,7 @@ class Gate:
         return times
 
     def _admit_row(self, fields: Fields, i: int, key: bytes | None, time_ms: int, rejects: Rejects) -> bool:
-        problem = next(_problems(fields, i, key, time_ms), None)
+        problem = next(_problems(fields, i, key, time_ms, missing=self._missing), None)
         if problem is not None:
             rejects.add(fields.positions[i], *problem)
         return problem is None
@@ -183,15 +202,18 @@ def _longest(texts: list[bytes | None]) -> int:
     return max(map(len, cast("list[bytes]", texts)), default=0)
 
 
-def _problems(fields: Fields, i: int, key: bytes | None, time_ms: int) -> Iterator[tuple[str, str]]:
+def _problems(fields: Fields, i: int, key: bytes | None, time_ms: int, *, missing: bool) -> Iterator[tuple[str, str]]:
     """Reasons and messages of what is wrong with row i, in a fixed order."""
     if key is None:
         yield "null_key", "no key: give records a key, bind input.key, or set input.null_key to by_offset"
     elif len(key) > MAX_KEY_BYTES:
         yield "too_large", f"the key has {len(key)} bytes, the limit is {MAX_KEY_BYTES}"
-    for labels, matrix in zip(fields.labels, (fields.x, fields.y), strict=True):
-        if matrix is not None:
-            yield from _value_problems(labels, matrix[i])
+    if fields.x is not None:
+        yield from _value_problems(fields.labels[0], fields.x[i])
+    y = fields.y[i]
+    if missing and np.isnan(y).all():
+        yield "all_missing", "each of the bound values is missing, null or not finite: there is nothing to learn from"
+    yield from _value_problems(fields.labels[1], np.nan_to_num(y) if missing else y)
     if time_ms < 0 and fields.times is not None:
         yield "bad_timestamp", f"no usable event time ({str(fields.times[i])[:40]!a}), and the bus gives no record time"
 

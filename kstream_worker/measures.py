@@ -21,6 +21,9 @@ class Telemetry:
     def fallback_timestamps(self, n: int) -> None:
         """Records whose event time was taken from the bus because their own was missing or unusable."""
 
+    def missing_values(self, n: int) -> None:
+        """Values that accepted samples lack, of models that take such samples."""
+
     def scored(self, n: int) -> None:
         """Samples or pairs that went through the models."""
 

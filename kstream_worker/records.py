@@ -239,6 +239,8 @@ class Scores:
         evidence: float64[n], weighted Shiryaev-Roberts statistic *after* the sample; 0 while warming.
         transitions: alarms raised and cleared by these samples, in order (few).
         clipped: number of ratio estimates that were not positive and were set to the floor before the logarithm.
+        estimates: float64[n, m], what a model of another kind than the likelihood ratio says of each sample, one column
+            for each of its `columns`; NaN where not known. None for banks of ratios.
     """
 
     state: NDArray[np.int8]
@@ -248,6 +250,7 @@ class Scores:
     evidence: FloatColumn
     transitions: list[Transition]
     clipped: int = 0
+    estimates: FloatMatrix | None = None
 
 
 @dataclass(slots=True, frozen=True)

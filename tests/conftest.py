@@ -5,12 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
 from kafka_support import USERS, MakeTopic, SecureKafka, docker_kafka, login, topics_of
+from plugin_support import install
 
 from kstream_worker.bus.broker import LocalKafka, SaslPlain
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two processes run the tests: one those on brokers, which mostly wait, the other the rest, file by file."""
+    for item in items:
+        on_broker = item.get_closest_marker("kafka") or item.path.parent.name in ("kafka", "conformance")
+        item.add_marker(pytest.mark.xdist_group("kafka" if on_broker else item.path.name))
+
+
+@pytest.fixture(scope="session")
+def plugin_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the package of `tests/plugin` is installed."""
+    return install(tmp_path_factory.mktemp("plugin"))
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from kstream_worker.calibration.study import Input, Study, study
 from kstream_worker.cli.options import as_a_guest, load_config, quiet_logs
 from kstream_worker.cli.progress import Progress
 from kstream_worker.config import Config
+from kstream_worker.config.kinds import RATIO
 from kstream_worker.errors import ConfigError, Fatal
 from kstream_worker.ports import Bank
 from kstream_worker.state_tools.names import time_name
@@ -37,6 +38,11 @@ def calibrate(args: argparse.Namespace) -> None:
     """
     config = load_config(args)
     quiet_logs(args, config)
+    if config.model.kind != RATIO:
+        raise ConfigError(
+            f"calibrate measures the detectors of `model.kind` ratio, not those of {config.model.kind}, whose alarms "
+            "depend on what the model learns; run it on history with `bus.kind` files, and count its alarms"
+        )
     folder = _make_folder(args.output)
     progress = Progress()
     found, histories = _read(config, args, progress)

@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from kstream_worker.errors import EXIT_OK
+from kstream_worker.errors import EXIT_OK, ConfigError
 
 
 def add_parser(subparsers: Any) -> None:
@@ -16,18 +16,30 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compile for all kinds of pairing; says where the cache is."""
+    """Compile for all kinds of pairing and of models; says where the cache is."""
     del args
     from kstream_worker import app
     from kstream_worker.config import from_dict
+    from kstream_worker.config.kinds import BUILT_IN, RATIO
     from kstream_worker.numerics.jit import cache_folder
 
+    files = {"kind": "files", "files": {"inputs": ["-"], "output_dir": "-"}}
     for mode, x in (("stream", ""), ("explicit", "x"), ("reference", "")):
         started = time.monotonic()
-        files = {"kind": "files", "files": {"inputs": ["-"], "output_dir": "-"}}
         given = {"bus": files, "input": {"x": x, "y": "y"}, "pairing": {"mode": mode}}
         app.warm_up_kernels(from_dict({"app": {"id": "compile"}, **given}))
         print(f"kernels of pairing.mode {mode}: {time.monotonic() - started:.1f} s", flush=True)
+    for kind in BUILT_IN:
+        if kind == RATIO:
+            continue
+        started = time.monotonic()
+        given = {"bus": files, "input": {"y": "y"}, "model": {"kind": kind}}
+        try:
+            app.warm_up_kernels(from_dict({"app": {"id": "compile"}, **given}))
+        except ConfigError as error:  # what it needs is not installed
+            print(f"no kernels of model.kind {kind}: {error}")
+        else:
+            print(f"kernels of model.kind {kind}: {time.monotonic() - started:.1f} s", flush=True)
     started = time.monotonic()
     _warm_up_estimator()
     print(f"kernels of the estimator for notebooks: {time.monotonic() - started:.1f} s")

@@ -89,13 +89,12 @@ def show_key(args: argparse.Namespace) -> int:
     key = key_of(args)
     with _session(args) as session:
         config, place = session.config, session.place
-        bank, dims = app.build_bank(config), len(app.binding_of(config).names)
-        two_sided = config.pairing.mode == "explicit"
+        bank, (x_dims, dims) = app.build_bank(config), app.sample_dims(config)
         count = 0
         with closing(StateReader(place, session.report.reading)) as reader:
             for found in show.find(reader, key, place.chosen(args.partition)):
                 count += 1
-                said = {"key": key_name(key)} | show.describe(found, bank, dims, two_sided=two_sided)
+                said = {"key": key_name(key)} | show.describe(found, bank, dims, x_dims)
                 print(json.dumps(said) if args.json else _lines(said))
     if not count:
         raise Fatal(
@@ -176,7 +175,7 @@ def reset(args: argparse.Namespace) -> int:
             identity=app.state_identity(config),
             format=config.state.format,
             bank=bank,
-            encoder=app.build_encoder(config, place.cluster, bank.threshold),
+            encoder=app.build_encoder(config, place.cluster, bank),
             now_ms=_now_ms,
         )
         with (

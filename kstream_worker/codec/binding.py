@@ -53,12 +53,14 @@ class Binding:
             names no offset); None for the bus's own record time.
         key: path to the entity key, text or an integer; None for the record's key, which also serves where the field is
             missing or null.
+        missing: whether numbers of y may be missing or null; they are NaN then.
     """
 
     x: Side | None
     y: Side
     timestamp: Path | None = None
     key: Path | None = None
+    missing: bool = False
 
     @classmethod
     def of(
@@ -69,6 +71,8 @@ class Binding:
         dims: int | None = None,
         timestamp: str | None = None,
         key: str | None = None,
+        same_space: bool = True,
+        missing: bool = False,
     ) -> Binding:
         """Read a binding from its configured form; a single bound side is the live one, whichever it was called.
 
@@ -78,6 +82,8 @@ class Binding:
             dims: length of the arrays.
             timestamp: path to the event time.
             key: path to the entity key.
+            same_space: whether both sides must have equally many numbers.
+            missing: whether numbers of y may be missing or null.
 
         Nothing is bound by None, an empty text or an empty list.
 
@@ -87,7 +93,7 @@ class Binding:
         sides = [_side(name, value, dims) for name, value in (("x", x), ("y", y)) if value]
         if not sides:
             raise ConfigError("no input is bound: set input.y (and input.x for pairs) to the paths of the numbers")
-        if len(sides) == 2 and sides[0].dims != sides[1].dims:
+        if same_space and len(sides) == 2 and sides[0].dims != sides[1].dims:
             raise ConfigError(
                 f"input.x has {sides[0].dims} numbers and input.y {sides[1].dims}: both sides of a pair need the same"
             )
@@ -96,6 +102,7 @@ class Binding:
             y=sides[-1],
             timestamp=parse_path("input.timestamp", timestamp) if timestamp else None,
             key=parse_path("input.key", key) if key else None,
+            missing=missing,
         )
         _refuse_conflicts(binding)
         return binding

@@ -7,8 +7,9 @@ timestamp of the wrong type is no reason to refuse a record (it counts as absurd
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import msgspec
@@ -84,7 +85,7 @@ class Diagnosis:
         top = self._open(payload)
         return DecodedRow(
             x=None if self._binding.x is None else self._numbers(top, self._binding.x),
-            y=self._numbers(top, self._binding.y),
+            y=self._holed_numbers(top) if self._binding.missing else self._numbers(top, self._binding.y),
             time=self._time(top),
             key=self._key(top),
         )
@@ -119,21 +120,43 @@ class Diagnosis:
         if raw is _MISSING:
             here = path_text(path[:followed]) if followed else "the top level"
             raise RejectRecord("field_missing", f"{path_text(path)}: no such field (looked as far as {here})")
-        try:
-            return self._value(raw)
-        except msgspec.MsgspecError as error:
-            raise _unreadable(path, error) from error
+        return self._decoded(raw, path)
 
     def _numbers(self, top: Mapping[str, Any], side: Side) -> list[float]:
         if not side.is_array:
             return [as_number(path_text(path), self._required(top, path)) for path in side.paths]
         name = path_text(side.paths[0])
-        found = self._required(top, side.paths[0])
-        if not isinstance(found, list | tuple):
-            raise RejectRecord("not_a_number", f"{name}: expected an array of numbers, found {describe(found)}")
-        if len(found) != side.dims:
-            raise RejectRecord("wrong_length", f"{name}: expected {side.dims} numbers, found {len(found)}")
+        found = _array(name, self._required(top, side.paths[0]), side.dims)
         return [as_number(f"{name}[{i}]", item) for i, item in enumerate(found)]
+
+    def _holed_numbers(self, top: Mapping[str, Any]) -> list[float]:
+        """As `_numbers` of y, NaN where a number, or an object or array on the way to it, is missing or null."""
+        side = self._binding.y
+        if not side.is_array:
+            return [_number_or_nan(path_text(path), self._optional(top, path)) for path in side.paths]
+        found, name = self._optional(top, side.paths[0]), path_text(side.paths[0])
+        if found is None:
+            return [nan] * side.dims
+        return [_number_or_nan(f"{name}[{i}]", item) for i, item in enumerate(_array(name, found, side.dims))]
+
+    def _optional(self, top: Mapping[str, Any], path: Path) -> Any:
+        """The value under a path; None where it, or an object on the way to it, is missing or null."""
+        node = top
+        for depth, name in enumerate(path[:-1], 1):
+            if name not in node or self._decoded(node[name], path[:depth]) is None:
+                return None
+            try:
+                node = self._objects(node[name])
+            except msgspec.MsgspecError:
+                what = f"{path_text(path)}: no such field ({path_text(path[:depth])} is no object)"
+                raise RejectRecord("field_missing", what) from None
+        return self._decoded(node[path[-1]], path) if path[-1] in node else None
+
+    def _decoded(self, raw: Any, path: Path) -> Any:
+        try:
+            return self._value(raw)
+        except msgspec.MsgspecError as error:
+            raise _unreadable(path, error) from error
 
     def _time(self, top: Mapping[str, Any]) -> object:
         """The timestamp as found; None also where it cannot be read, for then the bus's own record time serves."""
@@ -159,6 +182,18 @@ class Diagnosis:
             return found
         name = path_text(self._binding.key)
         raise RejectRecord("bad_key", f"{name}: expected text or an integer, found {describe(found)}")
+
+
+def _array(name: str, found: object, dims: int) -> Sequence[object]:
+    if not isinstance(found, list | tuple):
+        raise RejectRecord("not_a_number", f"{name}: expected an array of numbers, found {describe(found)}")
+    if len(found) != dims:
+        raise RejectRecord("wrong_length", f"{name}: expected {dims} numbers, found {len(found)}")
+    return found
+
+
+def _number_or_nan(name: str, found: object) -> float:
+    return nan if found is None else as_number(name, found)
 
 
 def as_number(name: str, found: object) -> float:

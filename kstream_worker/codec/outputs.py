@@ -8,9 +8,11 @@ entity key, its time that of the input record; a dead letter keeps its own key a
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from math import isfinite
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,11 +20,13 @@ import numpy as np
 from kstream_worker.codec.dead_letters import dead_letter
 from kstream_worker.codec.identity import ORDINALS, RANKS, Identity
 from kstream_worker.codec.partitions import output_partition
-from kstream_worker.codec.payloads import Alarm, Estimate, Feature, encode_all, key_text, key_texts
+from kstream_worker.codec.payloads import Alarm, Estimate, Feature, ModelEstimate, encode_all, key_text, key_texts
+from kstream_worker.models.contract import Column
 from kstream_worker.records import (
     STATE_NAMES,
     Batch,
     FloatColumn,
+    FloatMatrix,
     Headers,
     IntColumn,
     Messages,
@@ -60,7 +64,9 @@ class OutputSettings:
         alarms: topic of the alarms.
         dead_letters: topic of the refused records.
         arl: mean number of samples between false alarms that the detector is set to.
-        threshold: what the evidence must reach for an alarm.
+        threshold: what the evidence must reach for an alarm; inf where there are none.
+        model: kind of the models; None for likelihood ratios, whose estimates have fields of their own.
+        columns: what models of a kind say of each sample.
         estimate_every: publish the first and then every n-th estimate of a key.
         max_dead_letter_bytes: size of key, value and headers at which a dead letter is cut.
     """
@@ -73,6 +79,8 @@ class OutputSettings:
     dead_letters: Topic
     arl: float
     threshold: float
+    model: str | None = None
+    columns: tuple[Column, ...] = ()
     estimate_every: int = 1
     max_dead_letter_bytes: int = 900_000
 
@@ -189,8 +197,7 @@ class OutputEncoder:
     ) -> list[bytes]:
         texts, binaries = key_texts(keys)
         settings = self._settings
-        payloads = map(
-            Estimate,
+        columns: tuple[Iterable[Any], ...] = (
             repeat(settings.app_id),
             repeat(settings.model_epoch),
             self._identity(partition, "estimate").ids(samples.offsets[rows]),
@@ -205,9 +212,14 @@ class OutputEncoder:
             _or_none(scores.log_ratio[rows]),
             _or_none(scores.divergence[rows]),
             _finite(scores.evidence[rows]),
-            repeat(settings.threshold),
+            repeat(settings.threshold if isfinite(settings.threshold) else None),
         )
-        return encode_all(self._json, payloads)
+        if settings.model is None:
+            return encode_all(self._json, map(Estimate, *columns))
+        if scores.estimates is None:
+            raise ValueError(f"a bank of {settings.model} gives estimates with its scores")
+        values = named(settings.columns, scores.estimates[rows])
+        return encode_all(self._json, map(ModelEstimate, *columns, repeat(settings.model), values))
 
     def _alarm_id(self, partition: TopicPartition, offset: int, transition: Transition, ordinal: int) -> str:
         """The record's own key raises and clears at most once there; any number of other keys may clear at it."""
@@ -247,6 +259,23 @@ class OutputEncoder:
             messages = placed.setdefault(target, Messages(target))
             messages.extend((key,), (value,), (time,), (header,))
         return list(placed.values())
+
+
+def named(columns: Sequence[Column], estimates: FloatMatrix) -> Iterator[dict[str, float | str | None]]:
+    """Rows of estimates by name: null where not known, texts in the place of their numbers.
+
+    Args:
+        columns: m of them.
+        estimates: float64[n, m].
+    """
+    names = [column.name for column in columns]
+    entries: list[list[Any]] = []
+    for column, values in zip(columns, estimates.T, strict=True):
+        numbers = _or_none(values)
+        texts: dict[float | None, str] = dict(enumerate(column.texts))
+        entries.append(list(map(texts.get, numbers)) if texts else numbers)
+    rows = zip(*entries, strict=True) if entries else repeat((), len(estimates))
+    return (dict(zip(names, row, strict=True)) for row in rows)
 
 
 def _take(keys: list[bytes], rows: Rows) -> list[bytes]:

@@ -35,6 +35,28 @@ class Estimate(msgspec.Struct, gc=False):
     threshold: float
 
 
+class ModelEstimate(msgspec.Struct, gc=False):
+    """As `Estimate`, of another kind of model than the likelihood ratio."""
+
+    app_id: str
+    model_epoch: int
+    id: str
+    key: Text
+    key_b64: Text
+    seq: int
+    input_topic: str
+    partition: int
+    offset: int
+    event_time: int
+    state: str
+    log_ratio: float | None
+    divergence: float | None
+    evidence: float
+    threshold: float | None
+    model: str
+    values: dict[str, float | str | None]
+
+
 class Feature(msgspec.Struct, gc=False):
     """How much one feature drives an alarm; the weights of an alarm sum to 1."""
 

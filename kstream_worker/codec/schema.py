@@ -52,7 +52,9 @@ def row_schema(binding: Binding) -> RowSchema:
     """The struct type of a binding and its column getters."""
     tree: _Tree = {}
     for side in filter(None, (binding.x, binding.y)):
-        leaf = _Leaf(tuple[(float,) * side.dims] if side.is_array else float, True)  # type: ignore[misc]
+        holed = binding.missing and side is binding.y
+        number: Any = float | None if holed else float
+        leaf = _Leaf(tuple[(number,) * side.dims] if side.is_array else number, not holed)  # type: ignore[misc]
         for path in side.paths:
             _plant(tree, path, leaf)
     for optional, kind in ((binding.timestamp, _TIME), (binding.key, _KEY)):
@@ -61,7 +63,7 @@ def row_schema(binding: Binding) -> RowSchema:
     attribute = _attributes(tree)
     return RowSchema(
         type=_struct("Row", tree),
-        y=_matrix(binding.y, attribute),
+        y=(_holed_matrix if binding.missing else _matrix)(binding.y, attribute),
         x=None if binding.x is None else _matrix(binding.x, attribute),
         time=None if binding.timestamp is None else _optional(attribute[binding.timestamp]),
         key=None if binding.key is None else _optional(attribute[binding.key]),
@@ -71,7 +73,7 @@ def row_schema(binding: Binding) -> RowSchema:
 def _plant(tree: _Tree, path: Path, leaf: _Leaf) -> None:
     for name in path[:-1]:
         tree = tree.setdefault(name, {})
-    tree[path[-1]] = leaf
+    tree.setdefault(path[-1], leaf)  # what x needs is not optional because y may lack it
 
 
 def _is_required(node: Any) -> bool:
@@ -115,6 +117,21 @@ def _matrix(side: Side, attribute: dict[Path, str]) -> Callable[[Sequence[Row]],
         numbers = map(get, map(attrgetter(parent), rows) if parent else rows)
         flat: Iterator[float] = chain.from_iterable(numbers) if nested else numbers
         return np.fromiter(flat, dtype=np.float64, count=len(rows) * dims).reshape(len(rows), dims)
+
+    return matrix
+
+
+def _holed_matrix(side: Side, attribute: dict[Path, str]) -> Callable[[Sequence[Row]], FloatMatrix]:
+    """As `_matrix`, NaN where a number, or an object or array on the way to it, is missing or null."""
+    getters = [_optional(attribute[path]) for path in side.paths]
+    dims = side.dims
+
+    def matrix(rows: Sequence[Row]) -> FloatMatrix:
+        if side.is_array:
+            found = [getters[0](row) or (None,) * dims for row in rows]
+        else:
+            found = [tuple(get(row) for get in getters) for row in rows]
+        return np.array(found, dtype=np.float64).reshape(len(rows), dims)
 
     return matrix
 

@@ -15,6 +15,7 @@ from kstream_worker.config.output import OutputConfig
 from kstream_worker.config.pairing import PairingConfig
 from kstream_worker.config.problems import ConfigProblems
 from kstream_worker.config.redact import ClientSettings, is_secret, redact
+from kstream_worker.config.river import RiverConfig
 from kstream_worker.config.schema import Config
 from kstream_worker.config.state import StateConfig
 from kstream_worker.config.telemetry import TelemetryConfig
@@ -36,6 +37,7 @@ __all__ = [
     "OutputConfig",
     "PairingConfig",
     "ReferenceConfig",
+    "RiverConfig",
     "StateConfig",
     "TelemetryConfig",
     "WorkerConfig",

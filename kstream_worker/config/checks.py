@@ -6,9 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
 from kstream_worker.config.commissioning import ReferenceConfig
 from kstream_worker.config.fields import fields_of
+from kstream_worker.config.kinds import BUILT_IN, RATIO, Facts, facts
 from kstream_worker.config.model import ModelConfig
+from kstream_worker.config.pairing import PairingConfig
 from kstream_worker.config.schema import Config
 
 MIN_COMMIT_INTERVAL_S = 0.2
@@ -88,20 +92,71 @@ def _sides(config: Config) -> Iterator[str]:
         yield "`input.y` is missing: bind the live side, the values to be watched"
     elif config.pairing.mode == "explicit" and not x:
         yield "`pairing.mode` explicit compares x with y, but `input.x` is not bound: bind it, or use stream"
-    elif config.pairing.mode in ("stream", "reference") and x:
+    elif config.pairing.mode in ("stream", "reference", "lag", "single") and x:
         mode = config.pairing.mode
-        yield f"`pairing.mode` {mode} takes one sample a record, but `input.x` is bound: remove it, or use explicit"
-    elif x and x != y:
+        other = "" if mode == "single" else ", or use explicit"
+        yield f"`pairing.mode` {mode} takes one sample a record, but `input.x` is bound: remove it{other}"
+    elif x and x != y and _of_one_space(config):
         yield f"`input.x` binds {x} values and `input.y` binds {y}: both sides of a pair need the same number"
 
 
+def _of_one_space(config: Config) -> bool:
+    try:
+        return facts(config.model.kind).same_space
+    except ValueError:
+        return False  # a problem of its own
+
+
+def _kind(config: Config) -> Iterator[str]:
+    name, mode = config.model.kind, config.pairing.mode
+    try:
+        found = facts(name)
+    except ValueError as error:
+        yield str(error)
+        return
+    modes = _modes(name, found)
+    if mode not in modes:
+        yield f"`pairing.mode` {mode} is not for `model.kind` {name}: use {' or '.join(modes)}"
+    if config.model.options and name in BUILT_IN:
+        own = "model" if name == RATIO else name
+        yield f"`model.options` are of kinds of other packages: settings of {name} stand in section `{own}`"
+    for other in BUILT_IN:
+        if other not in (name, RATIO):
+            yield from _unused(config, other)
+
+
+def _modes(name: str, found: Facts) -> tuple[str, ...]:
+    if name == RATIO:
+        return "explicit", "stream", "reference"
+    return ("single",) if found.sides == "single" else ("explicit", "lag")
+
+
+def _unused(config: Config, kind: str) -> Iterator[str]:
+    section: msgspec.Struct = getattr(config, kind)
+    for name, field in fields_of(type(section)).items():
+        if getattr(section, name) != field.default:
+            yield f"`{kind}.{name}` has no effect unless `model.kind` is {kind}"
+
+
+def _pairing(config: Config) -> Iterator[str]:
+    given = config.pairing
+    if given.mode != "lag":
+        for name in ("lag", "max_gap"):
+            if getattr(given, name) != getattr(PairingConfig(), name):
+                yield f"`pairing.{name}` has no effect unless `pairing.mode` is lag"
+    elif given.max_gap > 0 and config.bus.kind == "files" and not config.input.timestamp:
+        yield "`pairing.max_gap` is event time, and lines of files have none of their own: bind `input.timestamp`"
+
+
 def _detector(config: Config) -> Iterator[str]:
-    mode = config.pairing.mode
-    if mode != "explicit" and (config.model.atoms is not None or config.model.alpha != ModelConfig().alpha):
+    mode, ratio = config.pairing.mode, config.model.kind == RATIO
+    if not ratio and (config.model.atoms is not None or config.model.alpha != ModelConfig().alpha):
+        yield f"`model.alpha` and `model.atoms` are settings of `model.kind` ratio, not of {config.model.kind}"
+    if ratio and mode != "explicit" and (config.model.atoms is not None or config.model.alpha != ModelConfig().alpha):
         yield f"`model.alpha` and `model.atoms` are fixed in `pairing.mode` {mode}: leave them out, or bind both sides"
     if config.detector.dead_time > 0 and config.bus.kind == "files" and not config.input.timestamp:
         yield "`detector.dead_time` is event time, and lines of files have none of their own: bind `input.timestamp`"
-    if config.detector.dependence == "whiten" and mode == "explicit":
+    if config.detector.dependence == "whiten" and mode == "explicit" and ratio:
         yield "`detector.dependence` whiten needs `pairing.mode` stream: pairs are compared side by side, not in time"
 
 
@@ -160,5 +215,5 @@ def _telemetry(config: Config) -> Iterator[str]:
 
 def contradictions(config: Config) -> list[str]:
     """All contradictions of a configuration; empty when there are none."""
-    rules = (_app, _bus, _topics, _input, _sides, _detector, _reference, _commit, _telemetry)
+    rules = (_app, _bus, _topics, _input, _sides, _kind, _pairing, _detector, _reference, _commit, _telemetry)
     return [problem for rule in rules for problem in rule(config)]

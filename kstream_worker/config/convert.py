@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kstream_worker.config.fields import Field, fields_of
-from kstream_worker.config.redact import ClientSettings
+from kstream_worker.config.redact import FreeTable
 from kstream_worker.config.tree import Given, Tree, place_of
 from kstream_worker.config.values import coerce, setting_value
 
@@ -74,8 +74,8 @@ class Converter:
                 self.problems.append(f"`{path}` ({node.place}) is a section; set one of its keys")
                 return None
             return self.build(field.section, node or {}, f"{path}.")
-        if ClientSettings in field.kinds:
-            return self._table(path, node)
+        if field.table is not None:
+            return self._table(field.table, path, node)
         if node is None:
             if field.required:
                 self.problems.append(
@@ -94,11 +94,11 @@ class Converter:
             self.problems.append(f"`{path}` ({given.place}): {error}")
             return None
 
-    def _table(self, path: str, node: Tree | Given | None) -> ClientSettings | None:
+    def _table(self, kind: type[FreeTable], path: str, node: Tree | Given | None) -> FreeTable | None:
         if isinstance(node, Given):
-            self.problems.append(f"`{path}` ({node.place}) is a table of client settings; set one of them")
+            self.problems.append(f"`{path}` ({node.place}) is {kind.what}; set one of them")
             return None
-        settings = ClientSettings()
+        settings = kind()
         for name, leaf in (node or {}).items():
             if not isinstance(leaf, Given):
                 self.problems.append(f"`{path}.{name}` ({place_of(leaf)}): expected a value, got a table")

@@ -23,15 +23,15 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     dependence: Annotated[
         Literal["auto", "none", "whiten"],
         doc(
-            "`stream`: what is done about serial dependence. `auto` tests the warm-up and whitens where needed; "
-            "whitened, the stated rate is approximate."
+            "`stream`, and scores of models: what is done about serial dependence. `auto` tests the warm-up and "
+            "whitens where needed; whitened, the stated rate is approximate."
         ),
     ] = "auto"
     profile: Annotated[
         Literal["default", "compact"],
         doc(
-            "`stream`: memory per key. `compact` keeps a quarter of the samples and half the kernels: slow drifts are "
-            "found later or not at all; the stated rate is the same."
+            "`stream`, and scores of models: memory per key. `compact` keeps a quarter of the samples and half the "
+            "kernels: slow drifts are found later or not at all; the stated rate is the same."
         ),
     ] = "default"
     spikes: Annotated[

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypedDict, Union, Unpack, get_args, 
 
 import msgspec
 
+from kstream_worker.config.redact import FreeTable
 from kstream_worker.config.units import format_duration, format_size
 
 
@@ -77,6 +78,12 @@ class Field:
         """The struct behind this field, where it is a section."""
         kind = self.kinds[0]
         return kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
+
+    @property
+    def table(self) -> type[FreeTable] | None:
+        """The table behind this field, where it is one of settings that others named."""
+        kind = self.kinds[0]
+        return kind if isinstance(kind, type) and issubclass(kind, FreeTable) else None
 
     def show(self, value: object) -> str:
         """A value as one would write it."""

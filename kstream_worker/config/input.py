@@ -20,12 +20,16 @@ class InputConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     x: Annotated[
         Paths,
         doc(
-            "Path or paths of the reference side of a pair. A list names one number each; a single path names "
+            "Path or paths of the reference or input side of a pair. A list names one number each; a single path names "
             "one number, or with `input.dims` an array. Empty: one-sided records."
         ),
     ] = ()
-    y: Annotated[Paths, doc("Path or paths of the live side, in the same way. Always needed.")] = ()
-    dims: Annotated[int | None, doc("Length of the arrays, where `x` or `y` is the path of an array.", ge=1)] = None
+    y: Annotated[
+        Paths, doc("Path or paths of the live or output side, or of the sample, in the same way. Always needed.")
+    ] = ()
+    dims: Annotated[
+        int | None, doc("Length of the arrays, where `x` or `y` is the path of an array; of both where both are.", ge=1)
+    ] = None
     timestamp: Annotated[
         str, doc("Path of the event time (epoch milliseconds or ISO 8601). Empty: the record's own.")
     ] = ""

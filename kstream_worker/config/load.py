@@ -11,7 +11,9 @@ import msgspec
 from kstream_worker.config.checks import contradictions
 from kstream_worker.config.convert import Converter
 from kstream_worker.config.files import read_file
+from kstream_worker.config.kinds import RATIO, facts
 from kstream_worker.config.overrides import from_environment, from_flags
+from kstream_worker.config.pairing import PairingMode
 from kstream_worker.config.problems import ConfigProblems
 from kstream_worker.config.schema import Config
 from kstream_worker.config.tree import Tree, from_mapping, merge
@@ -29,14 +31,26 @@ def _side(side: str | tuple[str, ...], dims: int | None) -> str | tuple[str, ...
     return (side,) if isinstance(side, str) and side and dims is None else side
 
 
+def _mode(config: Config) -> PairingMode:
+    """What `pairing.mode` auto means; auto still where the kind is not known, which is a problem of its own."""
+    kind = config.model.kind
+    try:
+        sides = facts(kind).sides
+    except ValueError:
+        return "auto"
+    if sides == "single":
+        return "single"
+    if config.input.x and config.input.y:
+        return "explicit"
+    return "stream" if kind == RATIO else "lag"
+
+
 def fill_defaults(config: Config) -> Config:
     """Fill in the defaults that depend on other keys."""
     app_id, kafka, output = config.app.id, config.bus.kafka, config.output
     servers = tuple(part.strip() for text in kafka.bootstrap_servers for part in text.split(",") if part.strip())
     kafka = _replace(kafka, bootstrap_servers=servers, group_id=kafka.group_id or app_id)
-    mode = config.pairing.mode
-    if mode == "auto":
-        mode = "explicit" if config.input.x and config.input.y else "stream"
+    mode = _mode(config) if config.pairing.mode == "auto" else config.pairing.mode
     given = config.input
     topic = given.topic or ("input" if config.bus.kind == "files" else "")
     return _replace(

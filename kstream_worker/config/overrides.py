@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from kstream_worker.config.fields import fields_of
-from kstream_worker.config.redact import ClientSettings
 from kstream_worker.config.tree import Given, Tree, put
 
 PREFIX = "KSTREAM_WORKER__"
@@ -26,14 +25,14 @@ def _names_a_key(root: type[msgspec.Struct], path: tuple[str, ...]) -> bool:
 
 
 def split_path(root: type[msgspec.Struct], dotted: str) -> tuple[str, ...]:
-    """The path of `section.key`; below a table of client settings dots belong to the setting's name."""
+    """The path of `section.key`; below a table of settings dots belong to the setting's name."""
     parts = dotted.split(".")
     section = root
     for depth, name in enumerate(parts):
         field = fields_of(section).get(name)
         if field is None:
             break
-        if ClientSettings in field.kinds:
+        if field.table is not None:
             rest = ".".join(parts[depth + 1 :])
             return (*parts[: depth + 1], rest) if rest else tuple(parts)
         if field.section is None:

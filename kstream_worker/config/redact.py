@@ -38,10 +38,24 @@ def secret_values(settings: Mapping[str, object]) -> Iterator[str]:
             yield str(value)
 
 
-class ClientSettings(dict[str, object]):
-    """Settings of a Kafka client under their native names; secrets do not show in `repr`, `str` or `format`."""
+class FreeTable(dict[str, object]):
+    """Settings under names that others chose; secrets do not show in `repr`, `str` or `format`."""
+
+    what = "a table of settings"
 
     def __repr__(self) -> str:
         return repr(redact(self))
 
     __str__ = __repr__
+
+
+class ClientSettings(FreeTable):
+    """Settings of a Kafka client under their native names."""
+
+    what = "a table of client settings"
+
+
+class ModelOptions(FreeTable):
+    """Settings of a model of another package."""
+
+    what = "a table of the kind's settings"

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import msgspec
 
 from kstream_worker.config.fields import Field, fields_of
-from kstream_worker.config.redact import ClientSettings
 from kstream_worker.config.schema import Config
 from kstream_worker.config.values import expected, limits
 
@@ -49,8 +48,8 @@ def sections(section: type[msgspec.Struct] = Config, above: str = "") -> Iterato
 
 
 def _takes(field: Field) -> str:
-    if ClientSettings in field.kinds:
-        return "a table of client settings"
+    if field.table is not None:
+        return field.table.what
     if not field.unit:
         return expected(field)
     bounds = limits(field)

@@ -17,6 +17,7 @@ from kstream_worker.config.model import ModelConfig
 from kstream_worker.config.output import OutputConfig
 from kstream_worker.config.pairing import PairingConfig
 from kstream_worker.config.redact import redact, secret_values
+from kstream_worker.config.river import RiverConfig
 from kstream_worker.config.state import StateConfig
 from kstream_worker.config.telemetry import TelemetryConfig
 from kstream_worker.config.worker import WorkerConfig
@@ -31,6 +32,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pairing: PairingConfig = msgspec.field(default_factory=PairingConfig)
     reference: ReferenceConfig = msgspec.field(default_factory=ReferenceConfig)
     model: ModelConfig = msgspec.field(default_factory=ModelConfig)
+    river: RiverConfig = msgspec.field(default_factory=RiverConfig)
     detector: DetectorConfig = msgspec.field(default_factory=DetectorConfig)
     gate: GateConfig = msgspec.field(default_factory=GateConfig)
     output: OutputConfig = msgspec.field(default_factory=OutputConfig)

@@ -51,6 +51,23 @@ def two_sided(p: float, g: NDArray[np.float64]) -> None:
 
 
 @inline
+def upward(p: float, g: NDArray[np.float64]) -> None:
+    """As `two_sided`, but small p alone pays: the multipliers of `one_sided` in the places of their kind, 0 elsewhere.
+
+    Their mean over 14 is 6/14 of what it is over the 6; weights make up for that.
+    """
+    g[:TWO_SIDED] = 0.0
+    b = 1.0 - 2.0 * p
+    g[0] = 1.0 + 0.1 * b
+    g[1] = 1.0 + 0.25 * b
+    g[2] = 1.0 + 0.5 * b
+    g[3] = 1.0 + 0.95 * b
+    root = math.sqrt(max(p, POWER_FLOOR))
+    g[12] = 0.5 / root
+    g[13] = 0.25 / (root * math.sqrt(root))
+
+
+@inline
 def one_sided(p: float, g: NDArray[np.float64]) -> None:
     """Write the 6 multipliers of p in [0, 1] to g (float64[>= 6])."""
     b = 1.0 - 2.0 * p

@@ -43,7 +43,7 @@ from kstream_worker.detectors.ranks_layout import (
 from kstream_worker.detectors.ranks_report import guarantee_of, guarantee_of_alarm, read_crossing
 from kstream_worker.detectors.streams import MAX_ARL, StreamBank
 from kstream_worker.models.bank import SlotArrays, fingerprint_of
-from kstream_worker.records import FloatMatrix, IntColumn, Transition
+from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "ranks"
 ROW = 4  # of what the numbers of a row mean: snapshots of other rows are refused
@@ -52,6 +52,7 @@ DEFAULT_WARMUP = {"none": 200, "auto": 600, "whiten": 600}
 COMPACT_WARMUP = {"none": 200, "auto": 400, "whiten": 400}  # its samples fit into the room of what follows
 MIN_WARMUP = {"none": 20, "auto": 60, "whiten": 60}
 MAX_WARMUP = {"none": 2000, "auto": 6000, "whiten": 6000}
+ALTERNATIVES = {"two-sided": 0, "greater": 1}
 _LAST_TIME = np.iinfo(np.int64).max
 
 
@@ -79,6 +80,8 @@ class RankBank(StreamBank):
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
         profile: `default`, or `compact`: bags a quarter of the size and half the atoms. Slow drifts are found later or
             not at all; the guarantee is the same.
+        alternative: `two-sided`, or `greater`: only features that rise raise alarms, and only by themselves and their
+            means. The guarantee is the same.
         spikes: whether single samples far out are bet on, beyond what ranks can say. An alarm of that score has the
             guarantee `approximate`, whatever the key's own is.
         transform: `auto` takes the square root of a feature that looks like counts, or is never negative and skewed to
@@ -104,6 +107,7 @@ class RankBank(StreamBank):
         on_alarm: str = "rebase",
         dead_time_ms: int = 0,
         profile: str = "default",
+        alternative: str = "two-sided",
         spikes: bool = True,
         transform: str = "auto",
         seed: int = 0,
@@ -112,6 +116,8 @@ class RankBank(StreamBank):
         _check(dims, arl, warmup, dependence, on_alarm, dead_time_ms)
         if profile not in PROFILES:
             raise ValueError(f"profile is {profile!r}; it must be one of {', '.join(map(repr, PROFILES))}")
+        if alternative not in ALTERNATIVES:
+            raise ValueError(f"alternative is {alternative!r}; it must be one of {', '.join(map(repr, ALTERNATIVES))}")
         if transform not in TRANSFORMS:
             raise ValueError(f"transform is {transform!r}; it must be one of {', '.join(map(repr, TRANSFORMS))}")
         if warmup is None:
@@ -120,7 +126,8 @@ class RankBank(StreamBank):
         self._hold = on_alarm == "hold"
         self._dead_time_ms = dead_time_ms
         shape = dims, warmup, DEPENDENCE[dependence], Options(profile, spikes, transform)
-        layout, self._parts = make_layout(*shape), bytes_by_part(*shape)
+        layout = make_layout(*shape)._replace(upward=ALTERNATIVES[alternative])
+        self._parts = bytes_by_part(*shape)
         self._plan = layout.table()
         self._weights = column_weights(layout)
         self._scratch = make_scratch(layout)
@@ -136,6 +143,8 @@ class RankBank(StreamBank):
             "transform": transform,
             "seed": seed,
         }
+        if layout.upward:
+            settings["alternative"] = alternative
         super().__init__(
             SlotArrays(
                 KIND,
@@ -153,6 +162,23 @@ class RankBank(StreamBank):
     def bytes_by_part(self) -> dict[str, int]:
         """Bytes of one key by what they are for; they add up to `bytes_per_key`."""
         return dict(self._parts)
+
+    def follow(self, slots: IntColumn, scores: FloatMatrix, times: IntColumn) -> Scores:
+        """As `update` of scores, of which some samples have none: a row of NaN counts as a sample, and is not ranked.
+
+        Args:
+            slots: int64[n].
+            scores: float64[n, dims], each row finite or all NaN.
+            times: int64[n], event times in milliseconds.
+
+        Raises:
+            ValueError: a shape does not fit, a slot is not allocated, or a row is neither; nothing has changed.
+        """
+        slots, scores, times = self._slots.check_samples(slots, scores, times, self._layout.dims, missing=True)
+        known = np.isfinite(scores)
+        if (known.any(axis=1) != known.all(axis=1)).any():
+            raise ValueError("scores: a row holds NaN beside numbers; a sample has all scores or none")
+        return self._answer(slots, scores, times)
 
     def _walk(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED, one_sided, shiryaev_roberts, two_sided
+from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED, one_sided, shiryaev_roberts, two_sided, upward
 from kstream_worker.detectors.ranking import count, count_products, count_scores, p_value, place, product
 from kstream_worker.detectors.ranks_fairness import pay_one_sided, pay_two_sided
 from kstream_worker.detectors.ranks_hidden import rank_pick
@@ -44,6 +44,7 @@ from kstream_worker.detectors.ranks_layout import (
     SHORTS,
     SPIKE_COUNT,
     TWO_SIDED_LOCATORS,
+    UPWARD,
     V_ROOM,
     V_ROWS,
     V_SIZE,
@@ -103,7 +104,7 @@ def rank_fixed(
             first, second = bag[a * room : a * room + n], bag[b * room : b * room + n]
             larger, equal = count_products(first, second, product(q[a], q[b]))
         p = p_value(larger, equal, n, u)
-        two_sided(p, work[GAINS])
+        _multipliers(p, plan, work[GAINS])
         pay_two_sided(row, state, column, p, plan, work[GAINS])
         if bet:
             bet_two_sided(row, column, 1.0, seq, time, plan, work)
@@ -194,11 +195,19 @@ def rank_means(
         q[j] = np.int16((2 * state[BLOCK_SUM + j] + BLOCK) // (2 * BLOCK))
         if bet:
             larger, equal = count(bag[j * room : j * room + n], q[j])
-            two_sided(p_value(larger, equal, n, u), work[GAINS])
+            _multipliers(p_value(larger, equal, n, u), plan, work[GAINS])
             first = seq - BLOCK + 1
             bet_two_sided(row, plan[FIXED] + j, 1.0 * BLOCK, first, state[BLOCK_TIME], plan, work)
     place(bag, room, d, n, below(stream, REMOVE_SLOW, seq, room + 1), q)
     state[S_SIZE] = min(n + 1, room)
+
+
+@inline
+def _multipliers(p: float, plan: np.ndarray, g: np.ndarray) -> None:
+    if plan[UPWARD] == 1:
+        upward(p, g)
+    else:
+        two_sided(p, g)
 
 
 @inline

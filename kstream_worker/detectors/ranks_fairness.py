@@ -33,6 +33,7 @@ from kstream_worker.detectors.ranks_layout import (
     FAIR_NEXT,
     FIXED,
     PAYOFFS,
+    UPWARD,
     singles,
 )
 from kstream_worker.numerics.jit import inline
@@ -123,7 +124,7 @@ def _renew(row: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
         if of_b > 0.0 or of_u > 0.0:
             state[FAIR] = 1
         # A one-sided test has the payoff b alone.
-        of_powers = of_u if score < plan[FIXED] else of_b
+        of_powers = of_b if plan[UPWARD] == 1 or score >= plan[FIXED] else of_u
         for k in range(FACTORS):
             excess = of_b if k < 4 else (of_u if k < 6 else of_powers)
             factors[FACTORS * score + k] = exp(-_HALF_VARIANCES[k] * excess)

@@ -8,6 +8,8 @@ A.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from kstream_worker.detectors.ranks_columns import PICK, REPLACE, rank_fixed, rank_learned, rank_means
@@ -82,7 +84,7 @@ def walk(
     Args:
         first: row of the batch to begin with.
         slots: int64[n].
-        y: float64[n, d], finite.
+        y: float64[n, d], finite; a row of NaN is a sample without a score: it counts, and is not looked at.
         times: int64[n].
         floats: float64[slots, plan[FLOATS]], state.
         ints: int64[slots, plan[INTS]], state.
@@ -115,7 +117,10 @@ def walk(
         state[SEQ] += 1
         counts[STATES, i] = state[PHASE]
         counts[NUMBERS, i] = state[SEQ]
-        if state[PHASE] == WARMING:
+        if math.isnan(y[i, 0]):
+            if state[PHASE] == ARMED:
+                answers[EVIDENCE, i] = largest_column(row, state, plan, weights)
+        elif state[PHASE] == WARMING:
             for j in range(plan[DIMS]):
                 room, at = warmup_room(row, shorts[slot], plan[DIMS] * state[COUNT] + j, plan)
                 room[at] = y[i, j]

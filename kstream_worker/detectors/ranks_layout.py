@@ -164,6 +164,7 @@ class Layout(NamedTuple):
     shorts: int
     rooted: int  # of the integers: 1 for each feature whose square root is taken
     ints: int
+    upward: int = 0  # 1: bets pay for high coordinates alone
 
     def table(self) -> NDArray[np.int64]:
         """The layout as kernels take it: `plan[AT_R]` and the like."""
@@ -233,8 +234,9 @@ class Layout(NamedTuple):
     SHORTS,
     AT_ROOTED,
     INTS,
+    UPWARD,
     HIDDEN_TABLE,  # kind and features of each candidate, four entries each
-) = range(61)
+) = range(62)
 
 
 # Rows of the scratch matrix.
@@ -413,14 +415,19 @@ def column_weights(layout: Layout) -> NDArray[np.float64]:
     """Weights of all columns, float64[columns], sum 1.
 
     One fifth: sizes of single samples, if asked for. One tenth: the pick, if there are candidates. Of the rest nine
-    tenths: as `sample_weights`; one tenth: block means.
+    tenths: as `sample_weights`; one tenth: block means. Where only high coordinates pay, nine tenths are theirs, as any
+    other score would pay for low ones too; 6 of a column's 14 bets are made then, which the weights make up for.
     """
     dims = layout.dims
+    weights = np.zeros(layout.columns)
+    if layout.upward:
+        weights[:dims] = 0.9 / dims
+        weights[layout.fixed : layout.learned] = 0.1 / dims
+        return weights * (TWO_SIDED / ONE_SIDED)
     spikes = SPIKE_WEIGHT if layout.spike_count else 0.0
     hidden = HIDDEN_WEIGHT if layout.hidden_count else 0.0
     rest = 1.0 - spikes - hidden
     own = sample_weights(layout, 0.9 * rest)
-    weights = np.empty(layout.columns)
     weights[: layout.fixed] = own[:-1]
     weights[layout.fixed : layout.learned] = 0.1 * rest / dims
     weights[layout.learned] = own[-1]

@@ -63,7 +63,10 @@ class StreamBank(SlotBank):
         """
         if x is not None:
             raise ValueError(f"x must be None: this bank compares each key's samples y with its own {self.against}")
-        slots, y, times = self._slots.check_samples(slots, y, times, self._layout.dims)
+        return self._answer(*self._slots.check_samples(slots, y, times, self._layout.dims))
+
+    def _answer(self, slots: IntColumn, y: FloatMatrix, times: IntColumn) -> Scores:
+        """Walk checked samples, event by event."""
         n = len(slots)
         counts = np.zeros((3, n), dtype=np.int64)
         answers = np.full((3, n), np.nan)

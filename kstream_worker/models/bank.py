@@ -37,6 +37,34 @@ def fingerprint_of(settings: Mapping[str, object]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
+def seal(kind: str, fingerprint: str, **parts: bytes) -> bytes:
+    """A snapshot: a msgpack map (version, kind, configuration, the parts by name), then its CRC-32."""
+    body: bytes = msgpack.packb({"version": SNAPSHOT_VERSION, "kind": kind, "config": fingerprint, **parts})
+    return body + zlib.crc32(body).to_bytes(_CRC_BYTES, "little")
+
+
+def unseal(kind: str, fingerprint: str, snapshot: bytes) -> dict[str, Any]:
+    """The parts of a snapshot by name.
+
+    Raises:
+        ValueError: damaged, or of another format version, kind or configuration.
+    """
+    body, crc = memoryview(snapshot)[:-_CRC_BYTES], snapshot[-_CRC_BYTES:]
+    if len(snapshot) <= _CRC_BYTES or zlib.crc32(body) != int.from_bytes(crc, "little"):
+        raise ValueError(f"snapshot of {kind}: damaged (its checksum does not fit)")
+    envelope = msgpack.unpackb(body)
+    if not isinstance(envelope, dict):
+        raise ValueError(f"snapshot of {kind}: not a snapshot of a bank")  # noqa: TRY004
+    for name, found, expected in (
+        ("format version", envelope.get("version"), SNAPSHOT_VERSION),
+        ("kind", envelope.get("kind"), kind),
+        ("configuration", envelope.get("config"), fingerprint),
+    ):
+        if found != expected:
+            raise ValueError(f"snapshot of {kind}: {name} is {found!r} where {expected!r} is expected")
+    return envelope
+
+
 class SlotArrays:
     """Rows of state, one per key, with a free list and growth by half.
 
@@ -128,23 +156,19 @@ class SlotArrays:
         self.ints[slot, STREAM] = stream
 
     def snapshot(self, slot: int) -> bytes:
-        """The row as bytes: a msgpack map (version, kind, configuration, three little-endian arrays), then its CRC-32.
+        """The row as bytes: `seal` of three little-endian arrays.
 
         Raises:
             ValueError: the slot is not allocated.
         """
         self._require(slot)
-        body: bytes = msgpack.packb(
-            {
-                "version": SNAPSHOT_VERSION,
-                "kind": self.kind,
-                "config": self.fingerprint,
-                "floats": self.floats[slot].astype("<f8", copy=False).tobytes(),
-                "ints": self.ints[slot].astype("<i8", copy=False).tobytes(),
-                "shorts": self.shorts[slot].astype("<i2", copy=False).tobytes(),
-            }
+        return seal(
+            self.kind,
+            self.fingerprint,
+            floats=self.floats[slot].astype("<f8", copy=False).tobytes(),
+            ints=self.ints[slot].astype("<i8", copy=False).tobytes(),
+            shorts=self.shorts[slot].astype("<i2", copy=False).tobytes(),
         )
-        return body + zlib.crc32(body).to_bytes(_CRC_BYTES, "little")
 
     def restore(self, slot: int, snapshot: bytes) -> None:
         """Put a snapshot into an allocated row, the stream number included; nothing changes when it is refused.
@@ -153,7 +177,7 @@ class SlotArrays:
             ValueError: damaged, of another format version, kind or configuration, or the slot is not allocated.
         """
         self._require(slot)
-        envelope = self._open(snapshot)
+        envelope = unseal(self.kind, self.fingerprint, snapshot)
         rows = (
             (self.floats[slot], "<f8", envelope.get("floats", b"")),
             (self.ints[slot], "<i8", envelope.get("ints", b"")),
@@ -166,53 +190,47 @@ class SlotArrays:
             put_row(row, data if sys.byteorder == "little" else np.frombuffer(data, dtype).astype(row.dtype).tobytes())
 
     def check_pairs(
-        self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn, dims: int
+        self,
+        slots: IntColumn,
+        x: FloatMatrix | None,
+        y: FloatMatrix,
+        times: IntColumn,
+        dims: int,
+        *,
+        x_dims: int | None = None,
+        missing: bool = False,
     ) -> tuple[IntColumn, FloatMatrix, FloatMatrix, IntColumn]:
         """The arguments of `Bank.update` of a two-sided bank, C-contiguous, of the right types.
 
         Args:
             slots: int64[n], allocated.
-            x: float64[n, dims], finite.
+            x: float64[n, x_dims], finite.
             y: float64[n, dims], finite.
             times: int64[n], milliseconds.
-            dims: features of one side.
+            dims: features of y.
+            x_dims: features of x; as many as of y by default.
+            missing: whether y may hold NaN.
 
         Raises:
             ValueError: a shape does not fit, a slot is not allocated, or a value is not finite; says which.
         """
         if x is None:
-            raise ValueError("x is missing: this bank compares two sides, the reference x and the live y")
-        slots, y, times = self.check_samples(slots, y, times, dims)
-        return slots, _matrix("x", x, len(slots), dims), y, times
+            raise ValueError("x is missing: this bank takes pairs, x and y")
+        slots, y, times = self.check_samples(slots, y, times, dims, missing=missing)
+        return slots, _matrix("x", x, len(slots), dims if x_dims is None else x_dims), y, times
 
     def check_samples(
-        self, slots: IntColumn, y: FloatMatrix, times: IntColumn, dims: int
+        self, slots: IntColumn, y: FloatMatrix, times: IntColumn, dims: int, *, missing: bool = False
     ) -> tuple[IntColumn, FloatMatrix, IntColumn]:
         """As `check_pairs`, of a one-sided bank: `slots, y, times`."""
         slots = _column("slots", slots)
         times = _column("times", times)
         if len(times) != len(slots):
             raise ValueError(f"times has {len(times)} entries where slots has {len(slots)}")
-        y = _matrix("y", y, len(slots), dims)
+        y = _matrix("y", y, len(slots), dims, missing=missing)
         if len(slots) and (slots.min() < 0 or slots.max() >= len(self.live) or not self.live[slots].all()):
             raise ValueError("slots names a slot that is not allocated; call allocate(key) first")
         return slots, y, times
-
-    def _open(self, snapshot: bytes) -> dict[str, Any]:
-        body, crc = memoryview(snapshot)[:-_CRC_BYTES], snapshot[-_CRC_BYTES:]
-        if len(snapshot) <= _CRC_BYTES or zlib.crc32(body) != int.from_bytes(crc, "little"):
-            raise ValueError(f"snapshot of {self.kind}: damaged (its checksum does not fit)")
-        envelope = msgpack.unpackb(body)
-        if not isinstance(envelope, dict):
-            raise ValueError(f"snapshot of {self.kind}: not a snapshot of a bank")  # noqa: TRY004
-        for name, found, expected in (
-            ("format version", envelope.get("version"), SNAPSHOT_VERSION),
-            ("kind", envelope.get("kind"), self.kind),
-            ("configuration", envelope.get("config"), self.fingerprint),
-        ):
-            if found != expected:
-                raise ValueError(f"snapshot of {self.kind}: {name} is {found!r} where {expected!r} is expected")
-        return envelope
 
     def _require(self, slot: int) -> None:
         if not 0 <= slot < len(self.live) or not self.live[slot]:
@@ -232,6 +250,28 @@ class SlotArrays:
         self._free.extend(range(new - 1, old - 1, -1))
 
 
+class SlotMap:
+    """Which slot of a bank within belongs to a slot of the bank around it: they need not hand out the same ones."""
+
+    def __init__(self) -> None:
+        self._inner = np.full(64, -1, dtype=np.int64)
+
+    def put(self, slot: int, inner: int) -> None:
+        """From now on `slot` stands for `inner`."""
+        if slot >= len(self._inner):
+            more = np.full(max(len(self._inner) // 2, slot + 1 - len(self._inner)), -1, dtype=np.int64)
+            self._inner = np.concatenate((self._inner, more))
+        self._inner[slot] = inner
+
+    def one(self, slot: int) -> int:
+        """The inner slot."""
+        return int(self._inner[slot])
+
+    def all(self, slots: IntColumn) -> IntColumn:
+        """The inner slots, int64[n]."""
+        return self._inner[slots]
+
+
 class SlotBank:
     """What the banks share of `ports.Bank`: their slots. A bank adds its threshold, its walk and its alarms.
 
@@ -241,6 +281,11 @@ class SlotBank:
 
     def __init__(self, slots: SlotArrays) -> None:
         self._slots = slots
+
+    @property
+    def slots(self) -> SlotArrays:
+        """The rows of its keys."""
+        return self._slots
 
     @property
     def bytes_per_key(self) -> int:
@@ -297,12 +342,12 @@ def _column(name: str, values: IntColumn) -> IntColumn:
     return column.astype(np.int64, copy=False)
 
 
-def _matrix(name: str, values: FloatMatrix, rows: int, dims: int) -> FloatMatrix:
+def _matrix(name: str, values: FloatMatrix, rows: int, dims: int, *, missing: bool = False) -> FloatMatrix:
     matrix = np.require(values, np.float64, ("C", "W"))
     if matrix.shape != (rows, dims):
         raise ValueError(f"{name} must have the shape ({rows}, {dims}), not {matrix.shape}")
-    finite = np.isfinite(matrix)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
+    usable = ~np.isinf(matrix) if missing else np.isfinite(matrix)
+    if not usable.all():
+        row, column = np.argwhere(~usable)[0]
         raise ValueError(f"{name}[{row}, {column}] is {matrix[row, column]}; only finite numbers reach a model")
     return matrix

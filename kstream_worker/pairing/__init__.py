@@ -32,7 +32,7 @@ class Pairing(Protocol):
             offsets: int64[n], ascending.
             times: int64[n], event times, milliseconds since the epoch.
             keys: n entity keys.
-            x: float64[n, d], the reference side; None when records are one-sided.
+            x: float64[n, dx], the reference or input side; None when records are one-sided.
             y: float64[n, d], the live side.
         """
         ...
@@ -42,7 +42,7 @@ def pairing_of(mode: str, *, two_sided: bool, feature_names: tuple[str, ...]) ->
     """The pairing of a configured mode; `auto` is `explicit` for two bound sides and `stream` for one.
 
     Args:
-        mode: `explicit`, `stream`, `reference` (whose records are those of a stream) or `auto`.
+        mode: `explicit`, `stream`, `reference`, `lag` or `single` (whose records are all those of a stream), or `auto`.
         two_sided: whether records hold both sides.
         feature_names: names of the d numbers of the live side.
 
@@ -55,11 +55,11 @@ def pairing_of(mode: str, *, two_sided: bool, feature_names: tuple[str, ...]) ->
         if not two_sided:
             raise ConfigError("pairing.mode = explicit needs both sides: bind input.x and input.y, or use stream")
         return Explicit(feature_names)
-    if mode in ("stream", "reference"):
+    if mode in ("stream", "reference", "lag", "single"):
         if two_sided:
             raise ConfigError(f"pairing.mode = {mode} takes one side: bind input.y alone, or use explicit")
         return Stream(feature_names)
-    raise ConfigError(f"pairing.mode = {mode!r} is unknown: use auto, explicit, stream or reference")
+    raise ConfigError(f"pairing.mode = {mode!r} is unknown: use auto, explicit, stream, reference, lag or single")
 
 
 __all__ = ["Explicit", "Pairing", "Stream", "pairing_of"]

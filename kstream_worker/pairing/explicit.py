@@ -21,10 +21,10 @@ class Explicit:
         """The samples of these records (shapes as in `Pairing.pair`).
 
         Raises:
-            ValueError: no reference side, or the sides differ in shape.
+            ValueError: no reference side, or the sides differ in length.
         """
-        if x is None or x.shape != y.shape:
+        if x is None or len(x) != len(y):
             raise ValueError(
-                f"explicit pairs need two sides of one shape, got {None if x is None else x.shape} and {y.shape}"
+                f"explicit pairs need two sides of one length, got {None if x is None else x.shape} and {y.shape}"
             )
         return Samples(offsets, times, keys, x, y)

@@ -58,14 +58,14 @@ def find(reader: StateReader, key: bytes, numbers: Iterable[int]) -> Iterator[Fo
             yield Found(number, _header(trace.header), offset, value)
 
 
-def describe(found: Found, bank: Bank, dims: int, *, two_sided: bool) -> dict[str, object]:
+def describe(found: Found, bank: Bank, dims: int, x_dims: int | None) -> dict[str, object]:
     """What a record says, by name; `problem` says what cannot be told.
 
     Args:
         found: the record.
         bank: of the configuration.
-        dims: features of one side.
-        two_sided: whether samples are pairs.
+        dims: features of a sample, or of the live side of a pair.
+        x_dims: features of its other side; None where samples are single.
     """
     said: dict[str, object] = {"partition": found.partition, "state_offset": found.offset, "bytes": len(found.value)}
     try:
@@ -84,7 +84,7 @@ def describe(found: Found, bank: Bank, dims: int, *, two_sided: bool) -> dict[st
     elif header.generation != snapshot.generation:
         said["problem"] = f"left over from discarded models: the partition is at generation {header.generation}"
     try:
-        said |= _look_inside(bank, snapshot.model, dims, two_sided=two_sided)
+        said |= _look_inside(bank, snapshot.model, dims, x_dims)
     except ValueError as error:
         said["problem"] = f"the model cannot be opened with this configuration: {error}"
     if snapshot.alarm:
@@ -92,16 +92,15 @@ def describe(found: Found, bank: Bank, dims: int, *, two_sided: bool) -> dict[st
     return said
 
 
-def _look_inside(bank: Bank, model: bytes, dims: int, *, two_sided: bool) -> Mapping[str, object]:
+def _look_inside(bank: Bank, model: bytes, dims: int, x_dims: int | None) -> Mapping[str, object]:
     """State and number of samples. What a bank answers is about the time before a sample, so a copy is given one."""
     slot = bank.allocate(b"")
     try:
         bank.restore(slot, model)
         raised = bank.raised(slot)
-        sample = np.zeros((1, dims))
-        scores = bank.update(
-            np.array([slot], dtype=np.int64), sample if two_sided else None, sample, np.zeros(1, dtype=np.int64)
-        )
+        x = None if x_dims is None else np.zeros((1, x_dims))
+        at = np.array([slot], dtype=np.int64)
+        scores = bank.update(at, x, np.zeros((1, dims)), np.zeros(1, dtype=np.int64))
     finally:
         bank.free(slot)
     divergence = float(scores.divergence[0])

@@ -5,6 +5,7 @@ All names begin with `kstream_worker_`:
     counters    records_total{topic,partition}          records read from the input
                 rejected_records_total{reason}          records refused by the gate, now dead letters
                 fallback_timestamps_total               records that were given the bus's time
+                missing_values_total                    values that accepted samples lack
                 scored_samples_total                    samples or pairs that went through the models
                 clipped_ratios_total                    ratio estimates set to the floor before the logarithm
                 alarm_transitions_total{kind}           alarms raised and cleared
@@ -84,6 +85,7 @@ COUNTERS = {
     "records": Description("Records read from the input.", _PARTITION),
     "rejected_records": Description("Records refused by the gate, now dead letters.", ("reason",)),
     "fallback_timestamps": Description("Records whose event time was taken from the bus."),
+    "missing_values": Description("Values that accepted samples lack, of models that take such samples."),
     "scored_samples": Description("Samples or pairs that went through the models."),
     "clipped_ratios": Description("Ratio estimates set to the floor before the logarithm."),
     "alarm_transitions": Description("Alarms raised and cleared.", ("kind",), known=("raised", "cleared")),
@@ -197,6 +199,10 @@ class Metrics(Telemetry, Collector):
     def fallback_timestamps(self, n: int) -> None:
         """Records whose event time was taken from the bus."""
         self._add("fallback_timestamps", n)
+
+    def missing_values(self, n: int) -> None:
+        """Values that accepted samples lack."""
+        self._add("missing_values", n)
 
     def scored(self, n: int) -> None:
         """Samples or pairs that went through the models."""

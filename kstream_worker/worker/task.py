@@ -69,7 +69,7 @@ class Task:
         self._telemetry = telemetry
         self._clock = clock
         self._now_ms = now_ms
-        self._fallbacks = 0
+        self._told: Counter[str] = Counter()  # warnings of the decoder, as of the last batch
         self._arl: float | None = None
 
     @property
@@ -222,7 +222,7 @@ class Task:
         self._telemetry.stage_seconds("decode", self._clock() - started)
         refused = Rejects()
         outputs = self._walk(usable, samples, refused, live=live)
-        self._count_fallbacks(tell=live)
+        self._count_warnings(tell=live)
         if live:
             if poison.positions:
                 rejects, refused = (moved(some, usable, batch) for some in (rejects, refused))
@@ -317,11 +317,15 @@ class Task:
         self._telemetry.log_ratios(scores.log_ratio)
         self._telemetry.evidence(scores.evidence, self._bank.threshold)
 
-    def _count_fallbacks(self, *, tell: bool) -> None:
-        so_far = sum(n for what, n in self._decoder.warnings.items() if what.startswith("timestamp_"))
-        if tell and so_far != self._fallbacks:
-            self._telemetry.fallback_timestamps(so_far - self._fallbacks)
-        self._fallbacks = so_far
+    def _count_warnings(self, *, tell: bool) -> None:
+        so_far = Counter(self._decoder.warnings)
+        if so_far == self._told:
+            return
+        new = so_far - self._told
+        self._told = so_far
+        if tell:
+            self._telemetry.fallback_timestamps(new["timestamp_missing"] + new["timestamp_absurd"])
+            self._telemetry.missing_values(new["missing_values"])
 
     # -- the life of keys --
 

@@ -9,6 +9,7 @@ import numpy as np
 from codec_batches import make_batch
 
 from kstream_worker.codec.outputs import OutputEncoder, OutputSettings, Topic
+from kstream_worker.models.contract import Column
 from kstream_worker.records import Messages, Rejects, Samples, Scores, TopicPartition, Transition
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -17,7 +18,17 @@ INPUT = TopicPartition("telemetry", 2)
 NOW_MS = 1_760_000_041_500
 
 
-def encoder_of(*, partitions: int = 4, estimate_every: int = 1, max_dead_letter_bytes: int = 10_000) -> OutputEncoder:
+COLUMNS = (Column("cleaned.temp"), Column("subspace", ("intake", "outlet")))
+
+
+def encoder_of(
+    *,
+    partitions: int = 4,
+    estimate_every: int = 1,
+    max_dead_letter_bytes: int = 10_000,
+    model: str | None = None,
+    threshold: float = 1_000_000.0,
+) -> OutputEncoder:
     names = ("drift-estimates", "drift-alarms", "drift-dead-letters")
     estimates, alarms, dead_letters = (Topic(name, partitions) for name in names)
     return OutputEncoder(
@@ -29,7 +40,9 @@ def encoder_of(*, partitions: int = 4, estimate_every: int = 1, max_dead_letter_
             alarms=alarms,
             dead_letters=dead_letters,
             arl=1_000_000.0,
-            threshold=1_000_000.0,
+            threshold=threshold,
+            model=model,
+            columns=COLUMNS if model else (),
             estimate_every=estimate_every,
             max_dead_letter_bytes=max_dead_letter_bytes,
         )
@@ -80,6 +93,11 @@ def example_messages() -> dict[str, Messages]:
     names = ("estimate_warming", "estimate", "estimate_binary_key")
     found = {name: row_of(estimates, i) for i, name in enumerate(names)}
     times = (1_760_000_041_000, 1_760_000_041_500)
+    watched, scores = encoder_of(model="olrsc"), scores_of(2)
+    scores.log_ratio[:], scores.divergence[:] = np.nan, np.nan
+    scores.estimates = np.array([[np.nan, np.nan], [21.25, 1.0]])
+    (of_model,) = watched.estimates(INPUT, samples_of([b"pump-7"] * 2, 1100), scores)
+    found["estimate_model_warming"], found["estimate_model"] = row_of(of_model, 0), row_of(of_model, 1)
     found["alarm_raised"] = encoder.alarm(INPUT, b"pump-7", 1041, *times, transition_of(), NOW_MS)
     found["alarm_forgotten"] = encoder.alarm(INPUT, b"\x00\xff", 1050, -1, -1, transition_of("cleared"), NOW_MS)
     expired = transition_of("cleared", "expired")

@@ -29,7 +29,7 @@ from jsonschema import Draft202012Validator
 
 from kstream_worker.codec.identity import ORDINALS, RANKS, Identity
 from kstream_worker.codec.partitions import murmur2, output_partition, partition_of
-from kstream_worker.codec.payloads import Alarm, Estimate
+from kstream_worker.codec.payloads import Alarm, Estimate, ModelEstimate
 from kstream_worker.records import TopicPartition
 
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.json"))
@@ -66,12 +66,12 @@ def test_examples_follow_their_schema(name: str) -> None:
     validator(name.partition("_")[0]).validate(json.loads((EXAMPLES / f"{name}.json").read_bytes()))
 
 
-@pytest.mark.parametrize(("kind", "struct"), [("estimate", Estimate), ("alarm", Alarm)])
-def test_schemas_know_exactly_the_fields_that_are_written(kind: str, struct: type[msgspec.Struct]) -> None:
+@pytest.mark.parametrize(("kind", "structs"), [("estimate", (Estimate, ModelEstimate)), ("alarm", (Alarm,))])
+def test_schemas_know_exactly_the_fields_that_are_written(kind: str, structs: tuple[type[msgspec.Struct], ...]) -> None:
     schema = json.loads((SCHEMAS / f"{kind}.schema.json").read_text(encoding="utf-8"))
-    fields = {field.name for field in msgspec.structs.fields(struct)}
-    assert set(schema["properties"]) == fields
-    assert set(schema["required"]) == fields - {"key", "key_b64"}
+    fields = [{field.name for field in msgspec.structs.fields(struct)} for struct in structs]
+    assert set(schema["properties"]) == set.union(*fields)
+    assert set(schema["required"]) == set.intersection(*fields) - {"key", "key_b64"}
     assert all(field["description"] for field in schema["properties"].values())
 
 
@@ -93,6 +93,30 @@ def test_the_schema_names_all_ways_in_which_an_alarm_clears() -> None:
         assert schema.is_valid({**good, "reason": reason})
     assert not schema.is_valid({**good, "reason": "temp"})
     assert schema.is_valid({**good, "reason": "temp", "transition": "raised"})
+
+
+def test_estimates_of_a_model_have_its_values_by_name_and_those_of_ratios_have_none() -> None:
+    good = json.loads((EXAMPLES / "estimate_model.json").read_bytes())
+    schema = validator("estimate")
+    assert good["values"] == {"cleaned.temp": 21.25, "subspace": "outlet"}
+    assert json.loads((EXAMPLES / "estimate_model_warming.json").read_bytes())["values"] == {
+        "cleaned.temp": None,
+        "subspace": None,
+    }
+    assert not schema.is_valid({name: value for name, value in good.items() if name != "model"})
+    assert not schema.is_valid({**good, "values": {"cleaned.temp": [1]}})
+    (plain,) = encoder_of().estimates(INPUT, samples_of([b"a"]), scores_of(1))
+    assert not {"model", "values"} & set(payload(plain.values[0]))
+
+
+def test_a_model_without_alarms_has_no_threshold() -> None:
+    scores = scores_of(2)
+    scores.estimates = np.zeros((2, 2))
+    (found,) = encoder_of(model="forecast", threshold=math.inf).estimates(INPUT, samples_of([b"a", b"b"]), scores)
+    said = payload(found.values[1])
+    validator("estimate").validate(said)
+    assert said["threshold"] is None
+    assert said["values"] == {"cleaned.temp": 0.0, "subspace": "intake"}
 
 
 KEYS = st.one_of(st.binary(max_size=6), st.text(max_size=6).map(str.encode), st.just(b'"\n\\'))

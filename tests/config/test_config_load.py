@@ -9,7 +9,6 @@ import pytest
 
 from kstream_worker.config import Config, ConfigProblems, from_dict, load
 from kstream_worker.config.fields import fields_of
-from kstream_worker.config.redact import ClientSettings
 from kstream_worker.errors import ConfigError
 
 KAFKA: dict[str, Any] = {
@@ -172,7 +171,7 @@ def _leaf_paths(section: type[msgspec.Struct] = Config, above: str = "") -> Iter
         if field.section is not None:
             yield above + name
             yield from _leaf_paths(field.section, f"{above}{name}.")
-        elif ClientSettings not in field.kinds:
+        elif field.table is None:
             yield above + name
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kstream_worker.config.fields import fields_of
+from kstream_worker.config.kinds import BUILT_IN, RATIO
 from kstream_worker.config.reference import page, sections
 from kstream_worker.config.schema import Config
 
@@ -16,9 +17,10 @@ def test_the_page_is_the_code() -> None:
 
 def test_every_key_is_described() -> None:
     found = dict(sections())
+    kinds = [kind for kind in BUILT_IN if kind != RATIO]
     assert list(found) == [
-        "app", "bus", "bus.kafka", "bus.files", "input", "pairing", "reference", "model", "detector", "gate", "output",
-        "state", "commit", "telemetry", "worker",
+        "app", "bus", "bus.kafka", "bus.files", "input", "pairing", "reference", "model", *kinds, "detector", "gate",
+        "output", "state", "commit", "telemetry", "worker",
     ]  # fmt: skip
     for path, section in found.items():
         for name, field in fields_of(section).items():

@@ -2,16 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from models import NAMES, Linear, Unwatched, forecast
 
+from kstream_worker.detectors.modelled import ModelBank
 from kstream_worker.detectors.pairs import PairBank
 from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.detectors.reference import ReferenceBank
+from kstream_worker.detectors.tally import Tally
 from kstream_worker.models import OlreBank
+from kstream_worker.models.contract import Model, Shape
+from kstream_worker.models.lagged import Lagged
 from kstream_worker.ports import Bank
 
 DIMS = 2
+SINGLE, PAIR = Shape((), NAMES, 0), Shape(("u", "v"), NAMES, 0)
 REFERENCE = np.random.default_rng(8).normal(size=(50, DIMS))
 
 
@@ -28,6 +35,13 @@ class Case:
     make: Callable[[int], Bank]
     paired: bool
     other: Callable[[], Bank]
+
+
+def modelled(model: Model, shape: Shape = SINGLE, **settings: Any) -> ModelBank:
+    """Any model with a detector of its scores that is armed early."""
+    settings = {"warmup": 20, "dependence": "none", "arl": 20.0, **settings}
+    watch = RankBank(len(model.watched), feature_names=model.watched, alternative="greater", **settings)
+    return ModelBank(model, watch, shape)
 
 
 BANKS: dict[str, Case] = {
@@ -80,5 +94,25 @@ BANKS: dict[str, Case] = {
         ),
         False,
         lambda: ReferenceBank(DIMS, arl=20.0, samples=60, delta=0.4, references={b"key": REFERENCE[1:]}, end_ms=40_000),
+    ),
+    "modelled": Case(
+        lambda seed: modelled(forecast(seed), seed=seed),
+        False,
+        lambda: modelled(forecast(7, 21.0), seed=7),
+    ),
+    "modelled-pairs": Case(
+        lambda seed: modelled(Linear(DIMS), PAIR, on_alarm="hold", dead_time_ms=9000, seed=seed),
+        True,
+        lambda: modelled(Linear(DIMS), PAIR, seed=7),
+    ),
+    "modelled-lag": Case(
+        lambda seed: modelled(Lagged(Linear(DIMS), DIMS, lag=2), seed=seed),
+        False,
+        lambda: modelled(Lagged(Linear(DIMS), DIMS, lag=3), seed=7),
+    ),
+    "modelled-unwatched": Case(
+        lambda seed: ModelBank(Unwatched(DIMS), Tally(), PAIR),
+        True,
+        lambda: ModelBank(Unwatched(DIMS, 0.4), Tally(), PAIR),
     ),
 }

@@ -68,7 +68,9 @@ def test_the_mode_follows_from_the_sides_unless_given() -> None:
         ("explicit", False, r"bind input\.x"),
         ("stream", True, "one side"),
         ("reference", True, "reference takes one side"),
-        ("lag", True, "'lag' is unknown"),
+        ("lag", True, "one side"),
+        ("single", True, "one side"),
+        ("joined", False, "'joined' is unknown"),
     ],
 )
 def test_a_mode_that_does_not_fit_is_refused(mode: str, two_sided: bool, words: str) -> None:
@@ -77,11 +79,11 @@ def test_a_mode_that_does_not_fit_is_refused(mode: str, two_sided: bool, words: 
 
 
 def test_sides_that_do_not_fit_are_refused() -> None:
-    one, two = np.zeros((1, 1)), np.zeros((1, 2))
+    one, two = np.zeros((1, 1)), np.zeros((2, 1))
     column = np.zeros(1, dtype=np.int64)
-    with pytest.raises(ValueError, match="two sides of one shape"):
+    with pytest.raises(ValueError, match="two sides of one length"):
         Explicit(("a",)).pair(column, column, [b"k"], None, one)
-    with pytest.raises(ValueError, match="two sides of one shape"):
+    with pytest.raises(ValueError, match="two sides of one length"):
         Explicit(("a",)).pair(column, column, [b"k"], two, one)
     with pytest.raises(ValueError, match="one-sided"):
         Stream(("a",)).pair(column, column, [b"k"], one, one)

@@ -116,7 +116,7 @@ def _dictate(worker: Worker, scenario: Scenario, arls: Arls, rejected: Rejected,
             task.process = lambda batch: [out for part in task._parts(batch) for out in process(part)]  # type: ignore[method-assign]
             task._encoder = _Encoders(
                 {
-                    arl: app.build_encoder(_config(scenario, arl), cluster, bank_of(scenario, arl).threshold)
+                    arl: app.build_encoder(_config(scenario, arl), cluster, bank_of(scenario, arl))
                     for arl in scenario.arls
                 },
                 task,

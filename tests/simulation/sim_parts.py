@@ -154,13 +154,13 @@ def simulated_parts(scenario: Scenario, hazards: Hazards | None) -> Iterator[Non
 
 _DECODER = app.build_decoder(_BASE)
 _ENCODERS: dict[tuple[float, float, int], OutputEncoder] = {}
-_build_encoder: Callable[[Config, Cluster, float], OutputEncoder] = app.build_encoder
+_build_encoder: Callable[[Config, Cluster, Bank], OutputEncoder] = app.build_encoder
 
 
-def _encoder_of(config: Config, cluster: Cluster, threshold: float) -> OutputEncoder:
-    key = (threshold, config.detector.arl, cluster.partition_count(TOPIC) or 0)
+def _encoder_of(config: Config, cluster: Cluster, bank: Bank) -> OutputEncoder:
+    key = (bank.threshold, config.detector.arl, cluster.partition_count(TOPIC) or 0)
     if key not in _ENCODERS:
-        _ENCODERS[key] = _build_encoder(config, cluster, threshold)
+        _ENCODERS[key] = _build_encoder(config, cluster, bank)
     return _ENCODERS[key]
 
 

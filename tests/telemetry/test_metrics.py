@@ -52,6 +52,7 @@ def work(telemetry: Telemetry) -> None:
     telemetry.records(SECOND, 1)
     telemetry.rejects("not_finite", 2)
     telemetry.fallback_timestamps(3)
+    telemetry.missing_values(5)
     telemetry.scored(148)
     telemetry.clipped(4)
     telemetry.log_ratios(np.array([np.nan, -0.3, 0.0, 0.05, 9.0]))
@@ -86,6 +87,7 @@ def test_what_the_worker_tells_is_what_prometheus_reads() -> None:
     assert value(metrics, "records_total", topic="readings", partition="1") == 1
     assert value(metrics, "rejected_records_total", reason="not_finite") == 2
     assert value(metrics, "fallback_timestamps_total") == 3
+    assert value(metrics, "missing_values_total") == 5
     assert value(metrics, "scored_samples_total") == 148
     assert value(metrics, "clipped_ratios_total") == 4
     assert value(metrics, "alarm_transitions_total", kind="raised") == 1

@@ -1,0 +1,10 @@
+"""The built-in kinds of models beyond the likelihood ratio, by the names under which they are configured."""
+
+from __future__ import annotations
+
+from kstream_worker.models.contract import ModelKind
+from kstream_worker.models.river import RiverKind
+
+KINDS: dict[str, ModelKind] = {
+    "river": RiverKind(),
+}
