@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore reproduce-001 bench-cme reproduce-000 job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -58,6 +58,10 @@ bench-scores: install
 bench-detection: install
 	$(BIN)/python -m benchmarks.detection
 
+# Or a part of it: CME="changes --quick".
+bench-cme: install
+	$(BIN)/python -m benchmarks.cme $(CME)
+
 bench-hidden: install
 	$(BIN)/python -m benchmarks.hidden
 
@@ -79,6 +83,13 @@ bench-keys: install
 
 bench-restore: install
 	$(BIN)/python -m benchmarks.restore
+
+# The papers' experiments: their figures beside ours, and a plot in out/.
+reproduce-000: install
+	$(BIN)/python -m benchmarks.reproduce_000
+
+reproduce-001: install
+	$(BIN)/python -m benchmarks.reproduce_001
 
 # Simulations: any number (SEEDS=100000), or one with its trace (SEED=17).
 chaos-sim: install

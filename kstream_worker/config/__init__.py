@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kstream_worker.config.app import AppConfig
 from kstream_worker.config.bus import BusConfig, FilesConfig, KafkaConfig
+from kstream_worker.config.cme import CmeConfig
 from kstream_worker.config.commissioning import ReferenceConfig
 from kstream_worker.config.commit import CommitConfig
 from kstream_worker.config.detector import DetectorConfig
@@ -15,6 +16,7 @@ from kstream_worker.config.output import OutputConfig
 from kstream_worker.config.pairing import PairingConfig
 from kstream_worker.config.problems import ConfigProblems
 from kstream_worker.config.redact import ClientSettings, is_secret, redact
+from kstream_worker.config.ridge import RidgeConfig
 from kstream_worker.config.river import RiverConfig
 from kstream_worker.config.schema import Config
 from kstream_worker.config.state import StateConfig
@@ -25,6 +27,7 @@ __all__ = [
     "AppConfig",
     "BusConfig",
     "ClientSettings",
+    "CmeConfig",
     "CommitConfig",
     "Config",
     "ConfigProblems",
@@ -37,6 +40,7 @@ __all__ = [
     "OutputConfig",
     "PairingConfig",
     "ReferenceConfig",
+    "RidgeConfig",
     "RiverConfig",
     "StateConfig",
     "TelemetryConfig",

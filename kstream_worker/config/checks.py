@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from kstream_worker.config.commissioning import ReferenceConfig
+from kstream_worker.config.detector import DetectorConfig
 from kstream_worker.config.fields import fields_of
 from kstream_worker.config.kinds import BUILT_IN, RATIO, Facts, facts
 from kstream_worker.config.model import ModelConfig
@@ -152,6 +153,9 @@ def _detector(config: Config) -> Iterator[str]:
     mode, ratio = config.pairing.mode, config.model.kind == RATIO
     if not ratio and (config.model.atoms is not None or config.model.alpha != ModelConfig().alpha):
         yield f"`model.alpha` and `model.atoms` are settings of `model.kind` ratio, not of {config.model.kind}"
+    for name in () if ratio else ("spikes", "transform"):
+        if getattr(config.detector, name) != getattr(DetectorConfig(), name):
+            yield f"`detector.{name}` has no effect for `model.kind` {config.model.kind}: scores are ranked as they are"
     if ratio and mode != "explicit" and (config.model.atoms is not None or config.model.alpha != ModelConfig().alpha):
         yield f"`model.alpha` and `model.atoms` are fixed in `pairing.mode` {mode}: leave them out, or bind both sides"
     if config.detector.dead_time > 0 and config.bus.kind == "files" and not config.input.timestamp:

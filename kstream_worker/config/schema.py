@@ -8,6 +8,7 @@ import msgspec
 
 from kstream_worker.config.app import AppConfig
 from kstream_worker.config.bus import BusConfig
+from kstream_worker.config.cme import CmeConfig
 from kstream_worker.config.commissioning import ReferenceConfig
 from kstream_worker.config.commit import CommitConfig
 from kstream_worker.config.detector import DetectorConfig
@@ -17,6 +18,7 @@ from kstream_worker.config.model import ModelConfig
 from kstream_worker.config.output import OutputConfig
 from kstream_worker.config.pairing import PairingConfig
 from kstream_worker.config.redact import redact, secret_values
+from kstream_worker.config.ridge import RidgeConfig
 from kstream_worker.config.river import RiverConfig
 from kstream_worker.config.state import StateConfig
 from kstream_worker.config.telemetry import TelemetryConfig
@@ -32,6 +34,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pairing: PairingConfig = msgspec.field(default_factory=PairingConfig)
     reference: ReferenceConfig = msgspec.field(default_factory=ReferenceConfig)
     model: ModelConfig = msgspec.field(default_factory=ModelConfig)
+    cme: CmeConfig = msgspec.field(default_factory=CmeConfig)
+    ridge: RidgeConfig = msgspec.field(default_factory=RidgeConfig)
     river: RiverConfig = msgspec.field(default_factory=RiverConfig)
     detector: DetectorConfig = msgspec.field(default_factory=DetectorConfig)
     gate: GateConfig = msgspec.field(default_factory=GateConfig)

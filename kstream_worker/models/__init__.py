@@ -1,5 +1,18 @@
 """Models: banks of estimators in contiguous arrays, and single-key classes over them."""
 
+from kstream_worker.models.certified import CertifiedSolve, solve_certified
+from kstream_worker.models.cme import CmeModel, OnlineCME
 from kstream_worker.models.olre import OLRE, OlreBank
+from kstream_worker.models.ridge import Ridge, RidgeKind, RidgeModel
 
-__all__ = ["OLRE", "OlreBank"]
+__all__ = [
+    "OLRE",
+    "CertifiedSolve",
+    "CmeModel",
+    "OlreBank",
+    "OnlineCME",
+    "Ridge",
+    "RidgeKind",
+    "RidgeModel",
+    "solve_certified",
+]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from kstream_worker.models.cme import CmeKind
 from kstream_worker.models.contract import ModelKind
+from kstream_worker.models.ridge import RidgeKind
 from kstream_worker.models.river import RiverKind
 
 KINDS: dict[str, ModelKind] = {
+    "cme": CmeKind(),
+    "ridge": RidgeKind(),
     "river": RiverKind(),
 }

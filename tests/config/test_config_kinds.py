@@ -105,6 +105,7 @@ def test_auto_means_what_the_kind_takes_of_what_is_bound(kind: str, x: tuple[str
         ({"pairing__max_gap": "1m"}, "`pairing.max_gap` has no effect unless `pairing.mode` is lag"),
         ({"model__options": {"a": 1}}, "settings of ratio stand in section `model`"),
         ({"model__kind": "pair", "model__alpha": 0.2}, "settings of `model.kind` ratio, not of pair"),
+        ({"model__kind": "pair", "detector__spikes": False}, "`detector.spikes` has no effect for `model.kind` pair"),
         ({"model__kind": "pair", "model__options": 3}, "is a table of the kind's settings; set one of them"),
         ({"model__kind": "pair", "reference__delta": 0.1}, "no effect unless `pairing.mode` is reference"),
     ],

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from plugin_support import forecast_module
 
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
+from kstream_worker.models.cme import CmeModel
 from kstream_worker.models.contract import Column, Estimates, Features, Model, Shape
 from kstream_worker.models.lagged import Lagged
+from kstream_worker.models.ridge import RidgeModel
 from kstream_worker.models.river import RiverModel
 from kstream_worker.records import FloatMatrix, IntColumn
 
@@ -93,10 +95,20 @@ def forecast(seed: int, memory: float = 20.0) -> Model:
     return model
 
 
+def cme(seed: int, forgetting: float = 0.95) -> CmeModel:
+    return CmeModel(("u", "v", "w"), NAMES, atoms=16, warmup=20, forgetting=forgetting, seed=seed)
+
+
 MODELS: dict[str, ModelCase] = {
+    "cme": ModelCase(cme, lambda: cme(0, 0.96), x_dims=3),
     "forecast": ModelCase(forecast, lambda: forecast(0, 21.0)),
     "linear": ModelCase(lambda seed: Linear(3), lambda: Linear(3, 0.4), x_dims=3),
     "unwatched": ModelCase(lambda seed: Unwatched(3), lambda: Unwatched(3, 0.4), x_dims=3),
+    "ridge": ModelCase(
+        lambda seed: RidgeModel(("u", "v", "w"), NAMES, window=16, seed=seed),
+        lambda: RidgeModel(("u", "v", "w"), NAMES, window=20),
+        x_dims=3,
+    ),
     "lag-1": ModelCase(
         lambda seed: Lagged(Linear(DIMS), DIMS, max_gap_ms=5000), lambda: Lagged(Linear(DIMS), DIMS, max_gap_ms=4999)
     ),

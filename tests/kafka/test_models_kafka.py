@@ -34,6 +34,8 @@ PARTITIONS = 2
 DETECTOR = '[detector]\narl = 1000\nwarmup = 100\ndependence = "none"\n'
 QUICK = "[commit]\ninterval = 0.2\n[state]\ninterval = 0.5\n[bus.kafka.common]\nclient_id = 'm'\n"
 KINDS = {
+    "cme": '[model]\nkind = "cme"\n[cme]\natoms = 16\nwarmup = 20\n',
+    "ridge": '[model]\nkind = "ridge"\n[ridge]\nwindow = 64\n',
     "forecast": '[model]\nkind = "forecast"\noptions = { memory = 50 }\n',
 }
 

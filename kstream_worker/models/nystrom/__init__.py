@@ -18,11 +18,12 @@ m is always a multiple of 4 (`choose_atoms` sees to it, with dropped atoms where
 lanes suffice.
 """
 
-from kstream_worker.models.nystrom.atoms import PIVOT_TOLERANCE, choose_atoms, factor, invert_lower
+from kstream_worker.models.nystrom.atoms import PIVOT_TOLERANCE, choose_atoms, factor, invert_lower, truncated_cholesky
 from kstream_worker.models.nystrom.features import (
     FLOOR_EXPONENT,
     dot,
     dual_weights,
+    exp_or_zero,
     fourth_power,
     gaussian,
     packed_size,
@@ -33,6 +34,7 @@ from kstream_worker.models.nystrom.features import (
 from kstream_worker.models.nystrom.steps import (
     RIDGE_PERIOD,
     average_step,
+    fade_and_subtract,
     rls_reset,
     rls_step,
     sgd_step,
@@ -48,7 +50,9 @@ __all__ = [
     "choose_atoms",
     "dot",
     "dual_weights",
+    "exp_or_zero",
     "factor",
+    "fade_and_subtract",
     "fourth_power",
     "gaussian",
     "invert_lower",
@@ -58,6 +62,7 @@ __all__ = [
     "rls_step",
     "sgd_step",
     "slow_decay",
+    "truncated_cholesky",
     "whiten",
     "whiten_pair",
     "whole_power",

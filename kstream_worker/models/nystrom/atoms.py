@@ -137,13 +137,13 @@ def factor(
         for i in range(j, m):
             inverse[start + i - j] = k[i]
         start += m - j
-    kept = _truncated_cholesky(inverse, m, tolerance)
+    kept = truncated_cholesky(inverse, m, tolerance)
     invert_lower(inverse, m)
     return kept
 
 
 @inline
-def _truncated_cholesky(inverse: np.ndarray, m: int, tolerance: float) -> int:
+def truncated_cholesky(inverse: np.ndarray, m: int, tolerance: float) -> int:
     """Packed positive semi-definite matrix, in place, to its Cholesky factor without the dropped rows; the rows
     kept.
     """

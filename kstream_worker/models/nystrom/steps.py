@@ -74,7 +74,7 @@ def rls_step(
         first = slope * load(gp, i)
         store(gp, i, first)
         store(gq, i, slope * load(gq, i) - ratio * first)
-    _fade_and_subtract(cov, m, fade, (1.0 - alpha) / e1, gp, alpha / e2, gq)
+    fade_and_subtract(cov, m, fade, (1.0 - alpha) / e1, gp, alpha / e2, gq)
     # With hq = gq now: P q = hq / e2 and P p = gp / e1 - (alpha b / (e1 e2)) hq.
     cp = -(1.0 - alpha) * fx
     cq = 1.0 - alpha * fy
@@ -207,7 +207,7 @@ def _symmetric_times_pair(  # noqa: PLR0915 - eight running sums stay in registe
 
 
 @inline
-def _fade_and_subtract(
+def fade_and_subtract(
     cov: np.ndarray, m: int, fade: float, on_u: float, u: np.ndarray, on_v: float, v: np.ndarray
 ) -> None:
     """P <- fade P - on_u u u' - on_v v v'."""
@@ -257,4 +257,4 @@ def _inject(cov: np.ndarray, m: int, w: np.ndarray, j: int, added: float, column
     on_w = -gain * w[j]
     for i in range(m):
         w[i] += on_w * column[i]
-    _fade_and_subtract(cov, m, 1.0, gain, column, 0.0, column)
+    fade_and_subtract(cov, m, 1.0, gain, column, 0.0, column)

@@ -1,5 +1,7 @@
 """The papers' forms exactly, with dictionaries that grow: for one key, in a notebook, never in a worker."""
 
+from kstream_worker.models.paper.cme import PaperCME
 from kstream_worker.models.paper.olre import PaperOLRE
+from kstream_worker.models.paper.ridge import solve_sketched
 
-__all__ = ["PaperOLRE"]
+__all__ = ["PaperCME", "PaperOLRE", "solve_sketched"]

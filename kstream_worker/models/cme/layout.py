@@ -1,0 +1,168 @@
+"""Where the parts of a compressed operator lie in a key's row, and the work space of its steps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kstream_worker.models.cme.triangle import row_start
+
+# Columns of the operator's int64 state.
+ATOMS = 0  # m, atoms in use
+STEPS = 1  # steps of the gain since the start, for the phase of the ridge
+TURN = 2  # the atom whose contribution is measured next
+REPLACED = 3  # atoms replaced so far
+OPERATOR_INTS = 4
+
+SGD = 0
+RLS = 1
+
+
+class Operator(NamedTuple):
+    """Settings of one compressed operator U: H_X -> H_Y, and where its parts lie in a float64 row (`at_*`).
+
+    In whitened coordinates, U = sum over i, j of M[i, j] v_i (x) u_j with u and v the orthonormal bases that the
+    Cholesky factors of the kernel matrices of the atoms' x and y sides make. A matrix has `rows` = room + extra rows of
+    `room` entries: M, then (from row `room` on) one row for each further function of y, whose conditional mean is
+    learned with the same gain.
+
+    Attributes:
+        x_dims: features of x.
+        y_dims: features of y.
+        room: D, most atoms, a multiple of 4.
+        extra: further functions of y, E.
+        matrices: how many operators share the atoms: the first is learned by `learn`, what the others are is up to the
+            caller; all are kept right when atoms come and go.
+        gain: `SGD` or `RLS`.
+        eta: step size of `SGD`; with `RLS` the nominal one of the rule of admission.
+        decay: lambda of `SGD`.
+        gamma: forgetting of `RLS`, 0 < gamma <= 1.
+        ridge: of `RLS`, of the summed squares.
+        at_x: [x_dims * room], feature j of atom i at j * room + i.
+        at_y: [y_dims * room].
+        at_lx: packed by rows.
+        at_ly: packed by rows.
+        at_worth: [room], the last measured contribution of each atom.
+        at_matrices: [matrices * rows * room].
+        at_cov: [room * room] with `RLS`, else nothing.
+        end: behind the last part.
+    """
+
+    x_dims: int
+    y_dims: int
+    room: int
+    extra: int
+    matrices: int
+    gain: int
+    eta: float
+    decay: float
+    gamma: float
+    ridge: float
+    at_x: int
+    at_y: int
+    at_lx: int
+    at_ly: int
+    at_worth: int
+    at_matrices: int
+    at_cov: int
+    end: int
+
+
+def lay_out(
+    start: int,
+    x_dims: int,
+    y_dims: int,
+    room: int,
+    *,
+    gain: int,
+    extra: int = 0,
+    matrices: int = 1,
+    eta: float = 0.2,
+    decay: float = 1e-3,
+    gamma: float = 1.0,
+    ridge: float = 1.0,
+) -> Operator:
+    """The layout of an operator whose parts begin at `start` of a row; arguments as `Operator` has them.
+
+    Raises:
+        ValueError: room is no positive multiple of 4.
+    """
+    if room < 4 or room % 4:
+        raise ValueError(f"room is {room}; it must be a multiple of 4, at least 4")
+    triangle = row_start(room)
+    sizes = [x_dims * room, y_dims * room, triangle, triangle, room, matrices * (room + extra) * room]
+    at = np.concatenate(([start], start + np.cumsum(sizes))).tolist()
+    end = at[6] + (room * room if gain == RLS else 0)
+    return Operator(
+        x_dims,
+        y_dims,
+        room,
+        extra,
+        matrices,
+        gain,
+        float(eta),
+        float(decay),
+        float(gamma),
+        float(ridge),
+        at_x=at[0],
+        at_y=at[1],
+        at_lx=at[2],
+        at_ly=at[3],
+        at_worth=at[4],
+        at_matrices=at[5],
+        at_cov=at[6],
+        end=end,
+    )
+
+
+class Work(NamedTuple):
+    """What a pair is to an operator, filled by `observe`, and work space. Vectors of `room` are 0 from entry m on.
+
+    Attributes:
+        kx: [room], a: kernel values of x against the atoms.
+        ky: [room], b: of y.
+        p: [room], a' = LX^-1 a, whitened features of x.
+        q: [room], b' = LY^-1 b, whitened features of y.
+        c: [room + extra], U phi(x): c' = M a', then the predicted means of the further functions.
+        g: [room + extra], b' - c', then target minus prediction of the further functions, which the caller sets.
+        step: [room], the gain vector.
+        cosine: [room]
+        sine: [room]
+        u: [room]
+        v: [room]
+        powers: int64[room]
+    """
+
+    kx: NDArray[np.float64]
+    ky: NDArray[np.float64]
+    p: NDArray[np.float64]
+    q: NDArray[np.float64]
+    c: NDArray[np.float64]
+    g: NDArray[np.float64]
+    step: NDArray[np.float64]
+    cosine: NDArray[np.float64]
+    sine: NDArray[np.float64]
+    u: NDArray[np.float64]
+    v: NDArray[np.float64]
+    powers: NDArray[np.int64]
+
+
+def make_work(op: Operator) -> Work:
+    """Work space for an operator; holds nothing between samples."""
+    room, rows = op.room, op.room + op.extra
+    return Work(
+        kx=np.zeros(room),
+        ky=np.zeros(room),
+        p=np.zeros(room),
+        q=np.zeros(room),
+        c=np.zeros(rows),
+        g=np.zeros(rows),
+        step=np.zeros(room),
+        cosine=np.zeros(room),
+        sine=np.zeros(room),
+        u=np.zeros(room),
+        v=np.zeros(room),
+        powers=np.zeros(room, dtype=np.int64),
+    )
