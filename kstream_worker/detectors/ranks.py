@@ -46,7 +46,7 @@ from kstream_worker.models.bank import SlotArrays, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "ranks"
-ROW = 3  # of what the numbers of a row mean: snapshots of other rows are refused
+ROW = 4  # of what the numbers of a row mean: snapshots of other rows are refused
 DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN}
 DEFAULT_WARMUP = {"none": 200, "auto": 600, "whiten": 600}
 COMPACT_WARMUP = {"none": 200, "auto": 400, "whiten": 400}  # its samples fit into the room of what follows

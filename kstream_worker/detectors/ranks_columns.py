@@ -6,6 +6,7 @@ import numpy as np
 
 from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED, one_sided, shiryaev_roberts, two_sided, upward
 from kstream_worker.detectors.ranking import count, count_products, count_scores, p_value, place, product
+from kstream_worker.detectors.ranks_fairness import pay_one_sided, pay_two_sided
 from kstream_worker.detectors.ranks_hidden import rank_pick
 from kstream_worker.detectors.ranks_layout import (
     AT_H_BAG,
@@ -89,21 +90,24 @@ def rank_fixed(
     bag = shorts[plan[AT_V_BAG] : plan[AT_H_BAG]]
     own = plan[V_ROWS]
     room = plan[V_ROOM]
-    if bet:
-        u = uniform(stream, RANK, seq)
-        a = 0
-        b = 0
-        for column in range(plan[FIXED]):
-            if column < own:
-                larger, equal = count(bag[column * room : column * room + n], q[column])
-            else:
-                b += 1
-                if b == plan[DIMS]:
-                    a += 1
-                    b = a + 1
-                first, second = bag[a * room : a * room + n], bag[b * room : b * room + n]
-                larger, equal = count_products(first, second, product(q[a], q[b]))
-            bet_two_sided(row, column, p_value(larger, equal, n, u), 1.0, seq, time, plan, work)
+    u = uniform(stream, RANK, seq)
+    a = 0
+    b = 0
+    for column in range(plan[FIXED]):
+        if column < own:
+            larger, equal = count(bag[column * room : column * room + n], q[column])
+        else:
+            b += 1
+            if b == plan[DIMS]:
+                a += 1
+                b = a + 1
+            first, second = bag[a * room : a * room + n], bag[b * room : b * room + n]
+            larger, equal = count_products(first, second, product(q[a], q[b]))
+        p = p_value(larger, equal, n, u)
+        _multipliers(p, plan, work[GAINS])
+        pay_two_sided(row, state, column, p, plan, work[GAINS])
+        if bet:
+            bet_two_sided(row, column, 1.0, seq, time, plan, work)
     if plan[SPIKE_COUNT] > 0:
         rank_spikes(row, bag.reshape(own, room), state, bet, time, seq, q, plan)
     place(bag, room, own, n, below(stream, REMOVE, seq, room + 1), q)
@@ -126,9 +130,9 @@ def rank_learned(
 
     Arguments as of `rank_fixed`.
     """
-    if bet and plan[HIDDEN_COUNT] > 0:
+    if plan[HIDDEN_COUNT] > 0:
         bag = shorts[plan[AT_H_BAG] : plan[AT_T_RING]].reshape(plan[DIMS], plan[H_ROOM])
-        rank_pick(row, bag, state, uniform(stream, RANK_PICK, state[SEQ]), time, q, plan, work)
+        rank_pick(row, bag, state, bet, uniform(stream, RANK_PICK, state[SEQ]), time, q, plan, work)
     if state[H_COUNT] % REFRESH == 0:
         refresh(row, shorts, state, plan, work)
     n = state[H_SIZE]
@@ -136,10 +140,12 @@ def rank_learned(
     room = plan[H_ROOM]
     scores = singles(row, plan[AT_H_SCORES], room)
     own = score(row, state[ATOM_COUNT], plan, work)
+    larger, equal = count_scores(scores[:n], own)
+    g = work[GAINS]
+    p = p_value(larger, equal, n, uniform(stream, RANK_LEARNED, seq))
+    one_sided(p, g)
+    pay_one_sided(row, state, plan[FIXED], p, plan, g)
     if bet:
-        larger, equal = count_scores(scores[:n], own)
-        g = work[GAINS]
-        one_sided(p_value(larger, equal, n, uniform(stream, RANK_LEARNED, seq)), g)
         mean = shiryaev_roberts(singles(row, plan[AT_R], plan[BETS]), g, plan[R_LEARNED], ONE_SIDED, 2.0)
         row[plan[AT_VALUES] + plan[LEARNED]] = mean
         work[LOCATED, 0] = g[3]
@@ -189,23 +195,30 @@ def rank_means(
         q[j] = np.int16((2 * state[BLOCK_SUM + j] + BLOCK) // (2 * BLOCK))
         if bet:
             larger, equal = count(bag[j * room : j * room + n], q[j])
-            p = p_value(larger, equal, n, u)
+            _multipliers(p_value(larger, equal, n, u), plan, work[GAINS])
             first = seq - BLOCK + 1
-            bet_two_sided(row, plan[FIXED] + j, p, 1.0 * BLOCK, first, state[BLOCK_TIME], plan, work)
+            bet_two_sided(row, plan[FIXED] + j, 1.0 * BLOCK, first, state[BLOCK_TIME], plan, work)
     place(bag, room, d, n, below(stream, REMOVE_SLOW, seq, room + 1), q)
     state[S_SIZE] = min(n + 1, room)
 
 
 @inline
+def _multipliers(p: float, plan: np.ndarray, g: np.ndarray) -> None:
+    if plan[UPWARD] == 1:
+        upward(p, g)
+    else:
+        two_sided(p, g)
+
+
+@inline
 def bet_two_sided(
-    row: np.ndarray, column: int, p: float, a: float, seq: int, time: int, plan: np.ndarray, work: np.ndarray
+    row: np.ndarray, column: int, a: float, seq: int, time: int, plan: np.ndarray, work: np.ndarray
 ) -> None:
-    """One test of a two-sided column: 14 statistics, 5 runs.
+    """One test of a two-sided column, its multipliers in `work[GAINS]`: 14 statistics, 5 runs.
 
     Args:
         row: the key's floats.
         column: its number.
-        p: p-value.
         a: samples per test.
         seq: number of the test's first sample.
         time: of that sample.
@@ -213,10 +226,6 @@ def bet_two_sided(
         work: scratch matrix.
     """
     g = work[GAINS]
-    if plan[UPWARD] == 1:
-        upward(p, g)
-    else:
-        two_sided(p, g)
     R = singles(row, plan[AT_R], plan[BETS])
     row[plan[AT_VALUES] + column] = shiryaev_roberts(R, g, column * TWO_SIDED, TWO_SIDED, a)
     located = work[LOCATED]  # the boldest of each direction: their runs end soonest when nothing has changed

@@ -20,6 +20,7 @@ import numpy as np
 
 from kstream_worker.detectors.bets import ONE_SIDED, one_sided, shiryaev_roberts
 from kstream_worker.detectors.ranking import STEPS, count_products, p_value, product
+from kstream_worker.detectors.ranks_fairness import pay_one_sided
 from kstream_worker.detectors.ranks_layout import (
     AT_LONG_MEANS,
     AT_R,
@@ -31,6 +32,7 @@ from kstream_worker.detectors.ranks_layout import (
     DIMS,
     EVEN_EVEN,
     EVEN_ODD,
+    FIXED,
     GAINS,
     H_SIZE,
     HIDDEN,
@@ -166,6 +168,7 @@ def rank_pick(
     row: np.ndarray,
     bags: np.ndarray,
     state: np.ndarray,
+    bet: bool,
     u: float,
     time: int,
     q: np.ndarray,
@@ -178,6 +181,7 @@ def rank_pick(
         row: the key's floats.
         bags: int16[d, room], the bag H.
         state: the key's integers.
+        bet: whether there are bets.
         u: the sample's uniform draw for this column.
         time: of the sample.
         q: int16[>= d + 3], the sample in steps; the last three entries are scratch.
@@ -193,7 +197,11 @@ def rank_pick(
     larger, equal = count_hidden(entry[0], bags[entry[1], :n], bags[entry[2], :n], bags[entry[3], :n], own)
     p = p_value(larger, equal, n, u)
     g = work[GAINS]
-    one_sided(p if state[PICKED_SIDE] >= 0 else 1.0 - p, g)
+    p = p if state[PICKED_SIDE] >= 0 else 1.0 - p
+    one_sided(p, g)
+    pay_one_sided(row, state, plan[FIXED] + 1, p, plan, g)
+    if not bet:
+        return
     R = singles(row, plan[AT_R], plan[R_HIDDEN] + ONE_SIDED)
     row[plan[AT_VALUES] + plan[HIDDEN]] = shiryaev_roberts(R, g, plan[R_HIDDEN], ONE_SIDED, 2.0)
     work[LOCATED, 0] = g[3]

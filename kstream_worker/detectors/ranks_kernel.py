@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from kstream_worker.detectors.ranks_columns import PICK, REPLACE, rank_fixed, rank_learned, rank_means
+from kstream_worker.detectors.ranks_fairness import close_sample
 from kstream_worker.detectors.ranks_hidden import look
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
@@ -182,6 +183,7 @@ def _judge(
     else:
         rank_learned(row, shorts, state, stream, bet, time, q, plan, work)
     rank_means(row, shorts, state, stream, bet, time, q, plan, work)
+    close_sample(row, state, plan)
     state[COUNT] += 1
 
 

@@ -54,6 +54,7 @@ MAX_HIDDEN = 512
 
 SPIKE_BETS = 3
 TAIL_ENTRIES = 5
+FACTORS = 8  # on bets: of b's four stakes, of u's two, of the two powers
 
 TWO_SIDED_LOCATORS = 5  # bets whose runs date a change: +b, -b, +u, -u, power of r
 ONE_SIDED_LOCATORS = 2
@@ -79,13 +80,18 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     S_SIZE,
     H_COUNT,  # samples ranked by the learned score
     T_COUNT,  # samples that trained it
+    FAIR_AT,  # samples of the present block of payoffs
+    FAIR_BLOCKS,  # blocks in the sums of squares
+    FAIR_FORMER,  # and in those that are used next
+    FAIR_NEXT,  # number of blocks at which they are
+    FAIR,  # 1 if any payoff is taken to vary more than independent ones do
     ATOM_COUNT,
     PICKED,  # candidate, and which way it has moved
     PICKED_SIDE,
     BEST,  # column of the largest value after the last sample
     BLOCK_TIME,  # event time of the first sample of the present block
     BLOCK_SUM,  # first of d sums over the present block, in steps
-) = range(1, 22)
+) = range(1, 27)
 
 # Columns of the float row.
 GAIN, DIVERGENCE, FADED, HEADER = range(4)
@@ -108,6 +114,7 @@ class Layout(NamedTuple):
     spike_count: int  # d or 0
     hidden: int  # the column that picks its score, where there are candidates
     hidden_count: int  # of them
+    payoffs: int  # scores of single samples whose payoffs are watched: fixed, learned, the pick; two payoffs each
     # places of their bets and runs, counted as `bets` and `locators` are
     R_learned: int
     R_spikes: int
@@ -140,6 +147,10 @@ class Layout(NamedTuple):
     long_means: int  # float32
     R: int  # float32
     values: int  # mean R of each column
+    fair_sums: int  # float32: of payoffs over the present block
+    fair_squares: int  # float32: of such sums, over blocks
+    fair_former: int  # float32
+    fair_factors: int  # float32: FACTORS of each score
     run_product: int  # float32
     run_seq: int  # uint32: the last 32 bits of the number of the run's first sample
     run_time: int
@@ -177,6 +188,7 @@ class Layout(NamedTuple):
     SPIKE_COUNT,
     HIDDEN,
     HIDDEN_COUNT,
+    PAYOFFS,
     R_LEARNED,
     R_SPIKES,
     R_HIDDEN,
@@ -206,6 +218,10 @@ class Layout(NamedTuple):
     AT_LONG_MEANS,
     AT_R,
     AT_VALUES,
+    AT_FAIR_SUMS,
+    AT_FAIR_SQUARES,
+    AT_FAIR_FORMER,
+    AT_FAIR_FACTORS,
     AT_RUN_PRODUCT,
     AT_RUN_SEQ,
     AT_RUN_TIME,
@@ -220,7 +236,7 @@ class Layout(NamedTuple):
     INTS,
     UPWARD,
     HIDDEN_TABLE,  # kind and features of each candidate, four entries each
-) = range(57)
+) = range(62)
 
 
 # Rows of the scratch matrix.
@@ -289,6 +305,7 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     run_hidden = run_spikes + spike_count
     locators = run_hidden + picks * ONE_SIDED_LOCATORS
     columns = two_sided + 1 + spike_count + picks
+    payoffs = fixed + 1 + picks
     parts: dict[str, int] = {}
     at = Cursor(8, parts)
     at.take(HEADER, "counters")
@@ -304,6 +321,8 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     atoms = at.take_singles(sizes.atoms * dims, "learned score")
     h_scores = at.take_singles(sizes.learned, "learned bag")
     tails = at.take_singles(TAIL_ENTRIES * spike_count, "tails")
+    squares, former = at.take_singles(2 * payoffs, "payoffs"), at.take_singles(2 * payoffs, "payoffs")
+    sums, factors = at.take_singles(2 * payoffs, "payoffs"), at.take_singles(FACTORS * payoffs, "payoffs")
     short_means, long_means = at.take_singles(hidden_count, "candidates"), at.take_singles(hidden_count, "candidates")
     R, values = at.take_singles(bets, "bets"), at.take(columns, "bets")
     run_product, run_seq = at.take_singles(locators, "runs of bets"), at.take_singles(locators, "runs of bets")
@@ -333,6 +352,7 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         spike_count=spike_count,
         hidden=two_sided + 1 + spike_count,
         hidden_count=hidden_count,
+        payoffs=payoffs,
         R_learned=two_sided * TWO_SIDED,
         R_spikes=R_spikes,
         R_hidden=R_hidden,
@@ -362,6 +382,10 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         long_means=long_means,
         R=R,
         values=values,
+        fair_sums=sums,
+        fair_squares=squares,
+        fair_former=former,
+        fair_factors=factors,
         run_product=run_product,
         run_seq=run_seq,
         run_time=run_time,

@@ -25,6 +25,8 @@ from kstream_worker.detectors.whitening import AR_CLIP, AR_COV, AR_ORDER, AR_TER
 from kstream_worker.models.scaling import quantile
 from kstream_worker.numerics.jit import inline
 
+ZEROS = 0.02  # share of zeros that makes a feature a count
+
 
 @inline
 def root(value: float) -> float:
@@ -44,16 +46,44 @@ def take_roots(raw: np.ndarray, state: np.ndarray, plan: np.ndarray, out: np.nda
 def wants_root(values: np.ndarray, n: int) -> bool:
     """Whether the first n values (reordered) look like counts, or like others that cannot be negative.
 
-    None is negative, and some are 0 or the right tail is the longer one: (q90 + q10 - 2 q50) / (q90 - q10) > .2. A
-    square root makes the spread of counts the same at every level; it leaves features alone that are far from 0.
+    None is negative, and one of these holds: all are whole numbers; one in 50 is 0 (two at least: what begins at 0, as
+    a total does, is no count); the right tail is the longer one, (q90 + q10 - 2 q50) / (q90 - q10) > .2, and by two
+    standard errors, 2.5 / sqrt(m), where m = n (1 - r) / (1 + r), r the correlation of neighbours: a level that wanders
+    is skewed by chance. A square root makes the spread of counts the same at every level; it leaves features alone that
+    are far from 0.
     """
-    smallest = values[0]
+    zeros = 0
+    whole = True
+    largest = 0.0
     for i in range(n):
-        smallest = min(smallest, values[i])
-    if smallest < 0.0:
-        return False
+        if values[i] < 0.0:
+            return False
+        zeros += values[i] == 0.0
+        whole = whole and values[i] == math.floor(values[i])
+        largest = max(largest, values[i])
+    if whole or zeros >= max(2.0, ZEROS * n):
+        return True
+    independent = n * _independent_share(values, n, largest)
     low, middle, high = quantile(values, n, 0.1), quantile(values, n, 0.5), quantile(values, n, 0.9)
-    return smallest == 0.0 or (high - middle) - (middle - low) > 0.2 * (high - low)
+    return (high - middle) - (middle - low) > max(0.2, 2.5 / math.sqrt(independent)) * (high - low)
+
+
+@inline
+def _independent_share(values: np.ndarray, n: int, unit: float) -> float:
+    """(1 - r) / (1 + r), r the correlation of neighbours, if positive; above 0."""
+    mean = 0.0
+    for i in range(n):
+        mean += values[i] / unit
+    mean /= n
+    power = 0.0
+    product = 0.0
+    for i in range(n):
+        off = values[i] / unit - mean
+        power += off * off
+        if i > 0:
+            product += off * (values[i - 1] / unit - mean)
+    r = min(max(product / power, 0.0), 0.999) if power > 0.0 else 0.0
+    return (1.0 - r) / (1.0 + r)
 
 
 @inline

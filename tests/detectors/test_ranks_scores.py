@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks import hidden
 from kstream_worker.detectors import ranking, ranks_spikes
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.detectors.ranks_layout import PICKED, Options, column_weights, make_layout
+from kstream_worker.detectors.ranks_layout import FACTORS, FAIR, PICKED, Options, column_weights, make_layout
 from kstream_worker.detectors.ranks_report import column_scores
 from kstream_worker.detectors.ranks_sample import root, wants_root
 from kstream_worker.records import Transition
@@ -148,6 +148,9 @@ def test_one_sample_far_out_is_an_alarm_that_says_what_it_rests_on(side: float) 
         (lambda rng: rng.poisson(1.0, 200).astype(float), True),
         (lambda rng: rng.exponential(size=200), True),
         (lambda rng: rng.lognormal(size=200), True),
+        (lambda rng: rng.poisson(400.0, 200).astype(float), True),
+        (lambda rng: np.arange(200) * 1.5, False),
+        (lambda rng: np.exp(0.1 * rng.normal(size=200).cumsum()), False),
         (lambda rng: 300.0 + rng.normal(size=200), False),
         (lambda rng: rng.normal(size=200), False),
         (lambda rng: -rng.exponential(size=200), False),
@@ -171,3 +174,52 @@ def test_root_by_option_is_that_of_the_roots() -> None:
     by_option, by_hand = run(one(2, transform="sqrt"), y), run(one(2, transform="none"), np.sqrt(y))
     assert [(t.seq, t.evidence) for t in by_option] == [(t.seq, t.evidence) for t in by_hand]
     assert len(by_option) > 0
+
+
+# --- bets that stay fair -----------------------------------------------------------------------------------------
+
+
+def watched(y: Matrix, **settings: Any) -> NDArray[np.float64]:
+    """Factors on the bets of each score, after samples without an alarm; all 1 where nothing was found."""
+    bank = one(y.shape[1], arl=1e19, **settings)
+    assert run(bank, y) == []
+    layout = make_layout(y.shape[1], 200, 0)
+    state, row = bank._slots.ints[0], bank._slots.floats[0]
+    factors = row[layout.fair_factors :].view(np.float32)[: FACTORS * layout.payoffs].reshape(-1, FACTORS)
+    return factors.astype(float) if state[FAIR] == 1 else np.ones_like(factors, dtype=float)
+
+
+def test_independent_samples_are_paid_in_full() -> None:
+    factors = watched(np.random.default_rng(11).normal(size=(6000, 3)))
+    assert factors.max() == 1.0
+    assert factors.min() > 0.9
+    assert np.median(factors) == 1.0
+
+
+def test_what_varies_together_for_long_is_paid_less() -> None:
+    t = np.arange(6000)
+    noise = np.random.default_rng(12).normal(size=(6000, 2))
+    noise[:, 0] *= 1.0 + 0.8 * np.sin(t / 60.0)  # its spread has a period of 377 samples
+    first, second = watched(noise)[:2]
+    spread, level = slice(4, 6), slice(0, 4)
+    assert first[spread].max() < 0.95
+    assert first[5] < 0.75
+    assert first[level].min() > 0.8
+    assert second.min() > 0.95
+
+
+def test_a_change_under_way_is_paid_in_full() -> None:
+    """Factors are renewed at sample 2248, in the middle of it, from what came before sample 1224."""
+    y = np.random.default_rng(13).normal(size=(2260, 1))
+    step = y.copy()
+    step[2200:] += 1.0
+    np.testing.assert_array_equal(watched(step), watched(y))
+
+
+def test_after_an_event_a_step_is_found_as_soon_as_before() -> None:
+    y = np.random.default_rng(14).normal(size=(8100, 1))
+    y[3000:3040] += 1.5
+    y[8000:] += 1.5
+    found = [t.seq for t in run(one(arl=10_000.0, on_alarm="hold", dead_time_ms=400), y)]
+    assert any(3000 < seq < 3030 for seq in found)
+    assert any(8000 < seq < 8030 for seq in found)
