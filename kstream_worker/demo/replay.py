@@ -47,10 +47,11 @@ class Progress(Telemetry):
         self._done = 0
 
     def scored(self, n: int) -> None:
-        """Count samples."""
+        """Count samples. In a file, where no line can be overwritten, there is one line at the end."""
         self._done += n
-        end = "\n" if self._done >= self._total else ""
-        print(f"\r{self._done:7,} of {self._total:,} samples", end=end, file=sys.stderr, flush=True)
+        complete = self._done >= self._total
+        if complete or sys.stderr.isatty():
+            print(f"\r{self._done:7,} of {self._total:,} samples", end="\n" * complete, file=sys.stderr, flush=True)
 
 
 def prepare_folder(folder: Path) -> Path:
