@@ -33,6 +33,7 @@ BUILT_IN: dict[str, Facts] = {
     RATIO: Facts("pair", same_space=True, missing=False),  # and single samples, which are compared with the past
     "cme": Facts("pair", same_space=False, missing=False),
     "ridge": Facts("pair", same_space=False, missing=False),
+    "koopman": Facts("pair", same_space=True, missing=False),
     "river": Facts("pair", same_space=False, missing=False),
 }
 

@@ -1,7 +1,8 @@
 """The papers' forms exactly, with dictionaries that grow: for one key, in a notebook, never in a worker."""
 
 from kstream_worker.models.paper.cme import PaperCME
+from kstream_worker.models.paper.koopman import PaperKoopman
 from kstream_worker.models.paper.olre import PaperOLRE
 from kstream_worker.models.paper.ridge import solve_sketched
 
-__all__ = ["PaperCME", "PaperOLRE", "solve_sketched"]
+__all__ = ["PaperCME", "PaperKoopman", "PaperOLRE", "solve_sketched"]
