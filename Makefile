@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore reproduce-001 bench-cme reproduce-000 reproduce-002 job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore reproduce-001 bench-cme reproduce-000 reproduce-002 reproduce-003 job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -80,6 +80,10 @@ bench-compare: install
 
 bench-keys: install
 	$(BIN)/python -m benchmarks.keys
+
+# Papers' experiments: the paper's figure beside ours, and a picture in out/.
+reproduce-003: install
+	$(BIN)/python -m benchmarks.reproduce_003
 
 bench-restore: install
 	$(BIN)/python -m benchmarks.restore

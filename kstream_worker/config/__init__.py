@@ -10,6 +10,7 @@ from kstream_worker.config.commit import CommitConfig
 from kstream_worker.config.detector import DetectorConfig
 from kstream_worker.config.gate import GateConfig
 from kstream_worker.config.input import InputConfig
+from kstream_worker.config.koopman import KoopmanConfig
 from kstream_worker.config.load import from_dict, load
 from kstream_worker.config.model import ModelConfig
 from kstream_worker.config.olrsc import OlrscConfig
@@ -37,6 +38,7 @@ __all__ = [
     "GateConfig",
     "InputConfig",
     "KafkaConfig",
+    "KoopmanConfig",
     "ModelConfig",
     "OlrscConfig",
     "OutputConfig",

@@ -145,6 +145,8 @@ def _pairing(config: Config) -> Iterator[str]:
         for name in ("lag", "max_gap"):
             if getattr(given, name) != getattr(PairingConfig(), name):
                 yield f"`pairing.{name}` has no effect unless `pairing.mode` is lag"
+    elif config.model.kind == "koopman" and config.koopman.lag != given.lag:
+        yield f"`koopman.lag` is {config.koopman.lag} and `pairing.lag` {given.lag}: give both the same number"
     elif given.max_gap > 0 and config.bus.kind == "files" and not config.input.timestamp:
         yield "`pairing.max_gap` is event time, and lines of files have none of their own: bind `input.timestamp`"
 

@@ -34,6 +34,7 @@ BUILT_IN: dict[str, Facts] = {
     "cme": Facts("pair", same_space=False, missing=False),
     "olrsc": Facts("single", same_space=False, missing=True),
     "ridge": Facts("pair", same_space=False, missing=False),
+    "koopman": Facts("pair", same_space=True, missing=False),
     "river": Facts("pair", same_space=False, missing=False),
 }
 

@@ -14,6 +14,7 @@ from kstream_worker.config.commit import CommitConfig
 from kstream_worker.config.detector import DetectorConfig
 from kstream_worker.config.gate import GateConfig
 from kstream_worker.config.input import InputConfig
+from kstream_worker.config.koopman import KoopmanConfig
 from kstream_worker.config.model import ModelConfig
 from kstream_worker.config.olrsc import OlrscConfig
 from kstream_worker.config.output import OutputConfig
@@ -38,6 +39,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cme: CmeConfig = msgspec.field(default_factory=CmeConfig)
     olrsc: OlrscConfig = msgspec.field(default_factory=OlrscConfig)
     ridge: RidgeConfig = msgspec.field(default_factory=RidgeConfig)
+    koopman: KoopmanConfig = msgspec.field(default_factory=KoopmanConfig)
     river: RiverConfig = msgspec.field(default_factory=RiverConfig)
     detector: DetectorConfig = msgspec.field(default_factory=DetectorConfig)
     gate: GateConfig = msgspec.field(default_factory=GateConfig)

@@ -2,6 +2,7 @@
 
 from kstream_worker.models.certified import CertifiedSolve, solve_certified
 from kstream_worker.models.cme import CmeModel, OnlineCME
+from kstream_worker.models.koopman import Koopman, KoopmanModel
 from kstream_worker.models.olre import OLRE, OlreBank
 from kstream_worker.models.olrsc import OLRSC, OlrscModel
 from kstream_worker.models.ridge import Ridge, RidgeKind, RidgeModel
@@ -11,6 +12,8 @@ __all__ = [
     "OLRSC",
     "CertifiedSolve",
     "CmeModel",
+    "Koopman",
+    "KoopmanModel",
     "OlreBank",
     "OlrscModel",
     "OnlineCME",

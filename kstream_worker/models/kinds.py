@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kstream_worker.models.cme import CmeKind
 from kstream_worker.models.contract import ModelKind
+from kstream_worker.models.koopman import KoopmanKind
 from kstream_worker.models.olrsc import OlrscKind
 from kstream_worker.models.ridge import RidgeKind
 from kstream_worker.models.river import RiverKind
@@ -12,5 +13,6 @@ KINDS: dict[str, ModelKind] = {
     "cme": CmeKind(),
     "olrsc": OlrscKind(),
     "ridge": RidgeKind(),
+    "koopman": KoopmanKind(),
     "river": RiverKind(),
 }

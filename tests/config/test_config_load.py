@@ -272,6 +272,7 @@ def test_wrong_values_say_what_was_expected(path: str, value: object, message: s
             {"pairing.mode": "explicit", "input.x": ["a", "b"], "detector.dependence": "whiten"},
             "whiten needs `pairing.mode` stream",
         ),
+        ({"model.kind": "koopman", "pairing.mode": "lag", "pairing.lag": 3}, "`koopman.lag` is 1 and `pairing.lag` 3"),
         ({"reference.delta": 0.1}, "`reference.delta` has no effect unless `pairing.mode` is reference"),
         ({"pairing.mode": "reference", "input.x": ["a", "b"]}, "`pairing.mode` reference takes one sample a record"),
         ({"pairing.mode": "reference", "model.alpha": 0.3}, "fixed in `pairing.mode` reference"),

@@ -14,6 +14,7 @@ from plugin_support import forecast_module
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.models.cme import CmeModel
 from kstream_worker.models.contract import Column, Estimates, Features, Model, Shape
+from kstream_worker.models.koopman import KoopmanModel
 from kstream_worker.models.lagged import Lagged
 from kstream_worker.models.olrsc import OlrscModel
 from kstream_worker.models.ridge import RidgeModel
@@ -100,12 +101,17 @@ def cme(seed: int, forgetting: float = 0.95) -> CmeModel:
     return CmeModel(("u", "v", "w"), NAMES, atoms=16, warmup=20, forgetting=forgetting, seed=seed)
 
 
+def koopman(seed: int, forgetting: float = 0.98) -> KoopmanModel:
+    return KoopmanModel(NAMES, atoms=12, warmup=20, horizon=3, modes=2, forgetting=forgetting, seed=seed)
+
+
 def subspaces(seed: int, lambda2: float = 0.2) -> Model:
     return OlrscModel(NAMES, lambda2=lambda2, warmup=40, settle=20, reservoir=30, seed=seed)
 
 
 MODELS: dict[str, ModelCase] = {
     "cme": ModelCase(cme, lambda: cme(0, 0.96), x_dims=3),
+    "koopman": ModelCase(koopman, lambda: koopman(0, 0.97), x_dims=DIMS),
     "forecast": ModelCase(forecast, lambda: forecast(0, 21.0)),
     "linear": ModelCase(lambda seed: Linear(3), lambda: Linear(3, 0.4), x_dims=3),
     "unwatched": ModelCase(lambda seed: Unwatched(3), lambda: Unwatched(3, 0.4), x_dims=3),

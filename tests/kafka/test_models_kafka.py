@@ -35,6 +35,7 @@ DETECTOR = '[detector]\narl = 1000\nwarmup = 100\ndependence = "none"\n'
 QUICK = "[commit]\ninterval = 0.2\n[state]\ninterval = 0.5\n[bus.kafka.common]\nclient_id = 'm'\n"
 KINDS = {
     "cme": '[model]\nkind = "cme"\n[cme]\natoms = 16\nwarmup = 20\n',
+    "koopman": '[model]\nkind = "koopman"\n[koopman]\natoms = 16\nwarmup = 20\n',
     "olrsc": '[model]\nkind = "olrsc"\n[olrsc]\nrank = 1\nwarmup = 20\nsettle = 20\n',
     "ridge": '[model]\nkind = "ridge"\n[ridge]\nwindow = 64\n',
     "forecast": '[model]\nkind = "forecast"\noptions = { memory = 50 }\n',

@@ -1,4 +1,4 @@
-"""exp, log and tanh against 50-digit arithmetic; draws against their golden values and their law; the kernel cache."""
+"""exp, log, tanh against 50-digit arithmetic, atan2 against libm; draws against golden values and law; the cache."""
 
 from __future__ import annotations
 
@@ -35,6 +35,12 @@ def log_each(x, out):
 def tanh_each(x, out):
     for i in range(x.shape[0]):
         out[i] = math.tanh(x[i])
+
+
+@jit
+def atan2_each(y, x, out):
+    for i in range(x.shape[0]):
+        out[i] = math.atan2(y[i], x[i])
 
 
 @jit
@@ -115,6 +121,17 @@ def test_tanh_is_accurate_and_odd_to_the_bit() -> None:
     assert worst(got, map(exact, x)) < 10 * STATED
     assert np.array_equal(applied(tanh_each, -x).view(np.int64), (-got).view(np.int64))
     assert (np.abs(got) <= 1.0).all()
+
+
+def test_atan2_is_accurate_in_all_quadrants() -> None:
+    rng, got = np.random.default_rng(4), np.empty(1008)
+    y, x = rng.normal(size=(2, 1008)) * 10.0 ** rng.integers(-6, 7, size=(2, 1008))
+    y[:8], x[:8] = [0.0, 0.0, 0.0, 1.0, -1.0, 1.0, 1.0, -1.0], [0.0, 1.0, -1.0, 0.0, 0.0, 1.0, -1.0, -1.0]
+    atan2_each(y, x, got)
+    expected = np.arctan2(y, x)
+    assert np.abs(got - expected).max() < 1e-15 * np.pi
+    assert np.abs(got - expected)[expected != 0.0].max() < 1e-15
+    assert (np.abs(got / np.where(expected == 0.0, 1.0, expected) - 1.0)[expected != 0.0] < 1e-15).all()
 
 
 def test_special_values() -> None:

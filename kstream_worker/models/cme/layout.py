@@ -35,6 +35,8 @@ class Operator(NamedTuple):
         extra: further functions of y, E.
         matrices: how many operators share the atoms: the first is learned by `learn`, what the others are is up to the
             caller; all are kept right when atoms come and go.
+        functions: functions of x in whitened coordinates (f(x) = sum_j f_j a'_j), set by the caller and kept right when
+            atoms come and go.
         gain: `SGD` or `RLS`.
         eta: step size of `SGD`; with `RLS` the nominal one of the rule of admission.
         decay: lambda of `SGD`.
@@ -46,6 +48,7 @@ class Operator(NamedTuple):
         at_ly: packed by rows.
         at_worth: [room], the last measured contribution of each atom.
         at_matrices: [matrices * rows * room].
+        at_functions: [functions * room].
         at_cov: [room * room] with `RLS`, else nothing.
         end: behind the last part.
     """
@@ -55,6 +58,7 @@ class Operator(NamedTuple):
     room: int
     extra: int
     matrices: int
+    functions: int
     gain: int
     eta: float
     decay: float
@@ -66,6 +70,7 @@ class Operator(NamedTuple):
     at_ly: int
     at_worth: int
     at_matrices: int
+    at_functions: int
     at_cov: int
     end: int
 
@@ -79,6 +84,7 @@ def lay_out(
     gain: int,
     extra: int = 0,
     matrices: int = 1,
+    functions: int = 0,
     eta: float = 0.2,
     decay: float = 1e-3,
     gamma: float = 1.0,
@@ -92,15 +98,17 @@ def lay_out(
     if room < 4 or room % 4:
         raise ValueError(f"room is {room}; it must be a multiple of 4, at least 4")
     triangle = row_start(room)
-    sizes = [x_dims * room, y_dims * room, triangle, triangle, room, matrices * (room + extra) * room]
+    matrix = (room + extra) * room
+    sizes = [x_dims * room, y_dims * room, triangle, triangle, room, matrices * matrix, functions * room]
     at = np.concatenate(([start], start + np.cumsum(sizes))).tolist()
-    end = at[6] + (room * room if gain == RLS else 0)
+    end = at[7] + (room * room if gain == RLS else 0)
     return Operator(
         x_dims,
         y_dims,
         room,
         extra,
         matrices,
+        functions,
         gain,
         float(eta),
         float(decay),
@@ -112,7 +120,8 @@ def lay_out(
         at_ly=at[3],
         at_worth=at[4],
         at_matrices=at[5],
-        at_cov=at[6],
+        at_functions=at[6],
+        at_cov=at[7],
         end=end,
     )
 

@@ -247,6 +247,9 @@ def delete_atom(op: Operator, row: np.ndarray, state: np.ndarray, i: int, w: Wor
     row[op.at_worth + m - 1] = 0.0
     delete_row(row[op.at_lx : op.at_lx + row_start(m)], m, i, w.cosine, w.sine)
     _turn_columns(w.p, 1, op.room, i, m, w)
+    functions = row[op.at_functions : op.at_functions + op.functions * op.room]
+    _turn_columns(functions, op.functions, op.room, i, m, w)
+    _clear_column(functions, op.functions, op.room, m - 1)
     if op.gain == RLS:
         cov = row[op.at_cov : op.at_cov + op.room * op.room]
         _turn_columns(cov, m, op.room, i, m, w)
