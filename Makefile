@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-olre bench-arl bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore reproduce-001 bench-cme reproduce-000 reproduce-002 reproduce-003 job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-arl bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore bench-cme reproduce-000 reproduce-001 reproduce-002 reproduce-003 reproduce-004 job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -39,10 +39,7 @@ lock: install
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --extra dev pyproject.toml -o requirements.lock
 
-bench: bench-olre bench-arl bench-detection bench-throughput
-
-bench-olre: install
-	$(BIN)/python -m benchmarks.olre
+bench: bench-arl bench-detection bench-throughput
 
 bench-arl: install
 	$(BIN)/python -m benchmarks.arl
@@ -81,10 +78,6 @@ bench-compare: install
 bench-keys: install
 	$(BIN)/python -m benchmarks.keys
 
-# Papers' experiments: the paper's figure beside ours, and a picture in out/.
-reproduce-003: install
-	$(BIN)/python -m benchmarks.reproduce_003
-
 bench-restore: install
 	$(BIN)/python -m benchmarks.restore
 
@@ -97,6 +90,12 @@ reproduce-001: install
 
 reproduce-002: install
 	$(BIN)/python -m benchmarks.reproduce_002
+
+reproduce-003: install
+	$(BIN)/python -m benchmarks.reproduce_003
+
+reproduce-004: install
+	$(BIN)/python -m benchmarks.reproduce_004
 
 # Simulations: any number (SEEDS=100000), or one with its trace (SEED=17).
 chaos-sim: install
