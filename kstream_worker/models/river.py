@@ -133,13 +133,15 @@ class RiverModel(SlotBank):
         answer = Estimates(np.empty(y.shape), np.full(y.shape, math.nan))
         for i, (slot, inputs, outputs) in enumerate(zip(slots.tolist(), x.tolist(), y.tolist(), strict=True)):
             row, state = self._slots.floats[slot], self._slots.ints[slot]
-            expected = self._learn(row, dict(zip(self._x_names, inputs, strict=True)), outputs)
+            with np.errstate(all="ignore"):  # what overflows is dropped
+                expected = self._learn(row, dict(zip(self._x_names, inputs, strict=True)), outputs)
             errors = [abs(value - guess) for value, guess in zip(outputs, expected, strict=True)]
             answer.values[i] = expected
             if state[_SEEN] >= self._settle:
                 answer.scores[i] = errors
             for j, error in enumerate(errors):
-                row[j - dims] = _DECAY * row[j - dims] + (1.0 - _DECAY) * error
+                share = _DECAY * row[j - dims] + (1.0 - _DECAY) * error
+                row[j - dims] = share if math.isfinite(share) else row[j - dims]
             state[_SEEN] += 1
         # a prediction that has grown beyond all numbers is none, and its error none either
         answer.values[~np.isfinite(answer.values)] = math.nan
@@ -160,19 +162,24 @@ class RiverModel(SlotBank):
         )
 
     def _learn(self, row: np.ndarray, inputs: dict[str, float], outputs: list[float]) -> list[float]:
+        """Predictions of one pair, which is then learned; what it would make other than finite stays as it was."""
         names, scaled = self._x_names, self._scaled
         if self._scaler is not None:
-            _SCALER.put(self._scaler, names, row[:scaled].tolist())
+            held = row[:scaled].tolist()
+            _SCALER.put(self._scaler, names, held)
             self._scaler.learn_one(inputs)
-            row[:scaled] = _SCALER.take(self._scaler, names)
+            held = _finite_or(_SCALER.take(self._scaler, names), held)
+            _SCALER.put(self._scaler, names, held)
+            row[:scaled] = held
             inputs = self._scaler.transform_one(inputs)
         expected = []
         for j, output in enumerate(outputs):
             part = slice(scaled + j * self._size, scaled + (j + 1) * self._size)
-            self._held.put(self._regressor, names, row[part].tolist())
+            held = row[part].tolist()
+            self._held.put(self._regressor, names, held)
             expected.append(float(self._regressor.predict_one(inputs)))
             self._regressor.learn_one(inputs, output)
-            row[part] = self._held.take(self._regressor, names)
+            row[part] = _finite_or(self._held.take(self._regressor, names), held)
         return expected
 
 
@@ -186,6 +193,10 @@ class RiverKind:
     def build(self, shape: Shape, options: Mapping[str, Any]) -> RiverModel:
         """An empty model; see `contract.ModelKind.build`."""
         return RiverModel(shape, **options)
+
+
+def _finite_or(state: list[float], former: list[float]) -> list[float]:
+    return state if all(map(math.isfinite, state)) else former
 
 
 def _build(model: str, scaler: str, parameters: Mapping[str, float]) -> tuple[Any, Any]:

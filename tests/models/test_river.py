@@ -75,6 +75,21 @@ def test_errors_are_held_back_at_first_and_name_the_output_that_misfits() -> Non
     assert (first, share > 0.8) == ("q", True)
 
 
+@pytest.mark.parametrize("name", list(HELD))
+@pytest.mark.parametrize("scaler", ["standard", "none"])
+@pytest.mark.parametrize("size", [1e12, 1e160, 1e300, 1.7e308])
+def test_a_huge_value_leaves_the_state_finite(name: str, scaler: str, size: float) -> None:
+    pytest.importorskip("river", reason="River is an optional extra")
+    model = RiverModel(SHAPE, model=name, scaler=scaler, settle=1)
+    x, y, times = pairs()
+    x[100:105], y[105:110] = [size, -size], size
+    x[150], y[150] = -size, -size
+    slot = model.allocate(b"key")
+    model.update(np.full(N, slot, dtype=np.int64), x, y, times)
+    assert np.isfinite(model.slots.floats[slot]).all()
+    assert model.drivers(slot) or not model.slots.floats[slot, -2:].any()
+
+
 def test_it_is_configured_by_its_section() -> None:
     pytest.importorskip("river", reason="River is an optional extra")
     bank = app.build_bank(from_dict(config_of(lr=0.02)))
