@@ -22,5 +22,11 @@ class CmeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         ),
     ] = 200
     forgetting: Annotated[
-        float, doc("Weight of a pair relative to the next one; .998 remembers some 500 pairs, 1 all.", gt=0, le=1)
+        float,
+        doc(
+            "Weight of a pair relative to the next one; .998 remembers some 500 pairs, 1 all. At least .9764 with 48 "
+            "atoms, .9972 with 400.",
+            gt=0,
+            le=1,
+        ),
     ] = 0.998

@@ -16,9 +16,14 @@ class KoopmanConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     warmup: Annotated[int, doc("Pairs that fix scales, kernel width and sampling interval.", ge=20, le=10_000)] = 200
     horizon: Annotated[int, doc("Steps of the longer forecast; one step is always forecast.", ge=1, le=1000)] = 10
     modes: Annotated[int, doc("Eigenvalues published, a conjugate pair as one.", ge=1, le=32)] = 4
-    forgetting: Annotated[float, doc("Weight of a pair relative to the next one; 1 forgets nothing.", gt=0, le=1)] = (
-        0.999
-    )
+    forgetting: Annotated[
+        float,
+        doc(
+            "Weight of a pair relative to the next one; 1 forgets nothing. At least .9764 with 48 atoms, .9972 with 400.",
+            gt=0,
+            le=1,
+        ),
+    ] = 0.999
     lag: Annotated[
         int,
         doc(

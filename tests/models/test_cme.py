@@ -3,7 +3,9 @@ import pytest
 
 from kstream_worker.models import CmeModel, OnlineCME
 from kstream_worker.models.cme import CmeKind
+from kstream_worker.models.cme.layout import MOST_GROWTH
 from kstream_worker.models.contract import Shape
+from kstream_worker.models.nystrom import RIDGE_PERIOD
 
 
 def pairs(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -128,6 +130,19 @@ def test_constant_samples_and_extremes_are_survived() -> None:
     assert np.isfinite(answers.scores).all()
 
 
+@pytest.mark.parametrize("atoms", [8, 48])
+def test_what_comes_back_after_a_long_silence_is_survived_at_the_least_forgetting(atoms: int) -> None:
+    """A direction in which no pair came for many turns of the ridge."""
+    least = MOST_GROWTH ** (-1.0 / (RIDGE_PERIOD * atoms))
+    model = OnlineCME(2, 2, atoms=atoms, warmup=60, forgetting=least + 1e-9)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        z = np.concatenate((rng.normal(size=(1000, 2)), np.full((3000, 2), 0.5), rng.standard_cauchy(size=(500, 2))))
+        answers = model.update(z[:-1], z[1:])
+        assert np.isfinite(answers.values[200:]).all()
+        assert np.isfinite(answers.scores[200:]).all()
+
+
 def test_the_kind_builds_and_refuses() -> None:
     shape = Shape(("a",), ("b", "c"), 7)
     model = CmeKind().build(shape, {"atoms": 50, "warmup": 30, "forgetting": 0.99})
@@ -138,6 +153,8 @@ def test_the_kind_builds_and_refuses() -> None:
         ({"atoms": 4}, "atoms is 4"),
         ({"warmup": 5}, "warmup is 5"),
         ({"forgetting": 0.0}, "forgetting is 0"),
+        ({"forgetting": 0.9}, r"forgetting is 0\.9; with 48 atoms it must be at least 0\.9764"),
+        ({"atoms": 400, "forgetting": 0.99}, "with 400 atoms"),
     ):
         with pytest.raises(ValueError, match=message):
             CmeKind().build(shape, options)

@@ -241,7 +241,8 @@ def test_the_single_key_class_is_the_bank() -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("atoms", 4), ("warmup", 5), ("horizon", 0), ("modes", 0), ("modes", 25), ("forgetting", 0.0), ("lag", 0),
+    [("atoms", 4), ("warmup", 5), ("horizon", 0), ("modes", 0), ("modes", 25), ("forgetting", 0.0),
+     ("forgetting", 0.9), ("lag", 0),
      ("interval", -1.0), ("width", 1.0)],
 )  # fmt: skip
 def test_a_wrong_option_is_named(option: str, value: float) -> None:

@@ -12,7 +12,7 @@ from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.models.cme import kernel
 from kstream_worker.models.cme.arming import arm
 from kstream_worker.models.cme.kernel import FIXED_COLUMNS, INTS, PER_SCORE, SCORES, Plan
-from kstream_worker.models.cme.layout import RLS, Operator, lay_out, make_work
+from kstream_worker.models.cme.layout import RLS, Operator, check_forgetting, lay_out, make_work
 from kstream_worker.models.contract import Column, Estimates, Features, Shape
 from kstream_worker.records import FloatMatrix, IntColumn
 
@@ -40,7 +40,8 @@ class CmeModel(SlotBank):
         y_names: of the output side's features.
         atoms: most pairs in the dictionary, at least 8, in fours; memory and time grow with the square.
         warmup: pairs that fix scales and kernel widths, at least 20; the operator then learns from them too.
-        forgetting: weight of a pair relative to the next one, 0 < forgetting <= 1; 1 forgets nothing.
+        forgetting: weight of a pair relative to the next one, at most 1, which forgets nothing; the more atoms, the
+            nearer to 1 it must be (.977 with 48).
         seed: part of the configuration that snapshots are held to; nothing here draws at random.
 
     Raises:
@@ -103,7 +104,7 @@ class CmeModel(SlotBank):
         if not misfit.any():
             return ()
         order = np.argsort(-misfit, kind="stable")[:MOST_DRIVERS]
-        total = float(misfit[order].sum())
+        total = sum(misfit[order].tolist())
         return tuple((self.y_names[j], float(misfit[j]) / total) for j in order)
 
     def predict(self, slot: int, x: FloatMatrix) -> tuple[FloatMatrix, FloatMatrix]:
@@ -246,8 +247,7 @@ def _check(x_names: tuple[str, ...], y_names: tuple[str, ...], atoms: int, warmu
         raise ValueError(f"atoms is {atoms}; it must be at least 8")
     if warmup < 20:
         raise ValueError(f"warmup is {warmup}; it must be at least 20 pairs")
-    if not 0.0 < forgetting <= 1.0:
-        raise ValueError(f"forgetting is {forgetting}; it must be in (0, 1]")
+    check_forgetting(forgetting, atoms - atoms % 4)
 
 
 def _lay_out(x_dims: int, y_dims: int, atoms: int, warmup: int, forgetting: float) -> tuple[Plan, Operator]:

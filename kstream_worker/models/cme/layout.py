@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.models.cme.triangle import row_start
+from kstream_worker.models.nystrom import RIDGE_PERIOD
 
 # Columns of the operator's int64 state.
 ATOMS = 0  # m, atoms in use
@@ -18,6 +20,8 @@ OPERATOR_INTS = 4
 
 SGD = 0
 RLS = 1
+
+MOST_GROWTH = 1e4  # of the covariance between two injections of the ridge in one direction
 
 
 class Operator(NamedTuple):
@@ -124,6 +128,23 @@ def lay_out(
         at_cov=at[7],
         end=end,
     )
+
+
+def check_forgetting(forgetting: float, room: int) -> None:
+    """Refuse a forgetting that `RLS` does not survive.
+
+    In a direction in which no pair comes, the covariance grows by 1 / forgetting a pair until the ridge is put back
+    there, once in RIDGE_PERIOD * room pairs: beyond what float64 resolves it ends in numbers that are not finite.
+
+    Raises:
+        ValueError: it lies outside (0, 1], or is too small for so many atoms; says how small it may be.
+    """
+    if not 0.0 < forgetting <= 1.0:
+        raise ValueError(f"forgetting is {forgetting}; it must be in (0, 1]")
+    turn = RIDGE_PERIOD * room
+    if forgetting**turn < 1.0 / MOST_GROWTH:
+        least = math.ceil(1e4 * MOST_GROWTH ** (-1.0 / turn)) / 1e4
+        raise ValueError(f"forgetting is {forgetting}; with {room} atoms it must be at least {least}, or take fewer")
 
 
 class Work(NamedTuple):

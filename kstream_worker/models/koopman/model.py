@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
-from kstream_worker.models.cme.layout import ATOMS, make_work
+from kstream_worker.models.cme.layout import ATOMS, check_forgetting, make_work
 from kstream_worker.models.contract import Column, Estimates, Features, Shape
 from kstream_worker.models.koopman.arming import arm
 from kstream_worker.models.koopman.kernel import walk
@@ -53,7 +53,8 @@ class KoopmanModel(SlotBank):
             them too.
         horizon: steps of the longer forecast, 1 to 1000; one step is always forecast.
         modes: eigenvalues published, a conjugate pair as one, 1 to atoms / 2.
-        forgetting: weight of a pair relative to the next one, 0 < forgetting <= 1; 1 forgets nothing.
+        forgetting: weight of a pair relative to the next one, at most 1, which forgets nothing; the more atoms, the
+            nearer to 1 it must be (.977 with 48).
         lag: pairs between a state as y and the same state as x, 1 to 1000.
         interval_s: seconds from x to y; 0: `lag` times the usual difference of event times.
         seed: part of the configuration that snapshots are held to; nothing here draws at random.
@@ -142,7 +143,7 @@ class KoopmanModel(SlotBank):
         if not misfit.any():
             return ()
         order = np.argsort(-misfit, kind="stable")[:MOST_DRIVERS]
-        total = float(misfit[order].sum())
+        total = sum(misfit[order].tolist())
         return tuple((self.names[j], float(misfit[j]) / total) for j in order)
 
     def forecast(self, slot: int, x: FloatMatrix) -> FloatMatrix:
@@ -343,8 +344,7 @@ def _check(
         raise ValueError(f"horizon is {horizon}; it must lie in 1..1000 steps")
     if not 1 <= modes <= atoms // 4 * 2:
         raise ValueError(f"modes is {modes}; it must lie in 1..{atoms // 4 * 2}, half of the atoms")
-    if not 0.0 < forgetting <= 1.0:
-        raise ValueError(f"forgetting is {forgetting}; it must be in (0, 1]")
+    check_forgetting(forgetting, atoms - atoms % 4)
     if not 1 <= lag <= 1000:
         raise ValueError(f"lag is {lag}; it must lie in 1..1000 pairs")
     if not 0.0 <= interval_s < np.inf:
