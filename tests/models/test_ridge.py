@@ -164,15 +164,16 @@ def exact_solution(K: np.ndarray, tau: float, y: np.ndarray) -> list[Fraction]:
     return [row[n] for row in rows]
 
 
-@pytest.mark.parametrize("tau", [1.0, 1e-2, 1e-4, 1e-7])
-def test_the_published_bounds_hold_against_the_exact_solution(tau: float) -> None:
+@pytest.mark.parametrize(("tau", "offset"), [(1.0, 0.0), (1e-2, 0.0), (1e-2, 1e9), (1e-4, -1e12), (1e-7, 0.0)])
+def test_the_published_bounds_hold_against_the_exact_solution(tau: float, offset: float) -> None:
     model = RidgeModel(["x"], ["y"], window=8, tau=tau)
     slot = model.allocate(b"key")
     rng = np.random.default_rng(1)
     x = rng.normal(size=(40, 1))
-    y = np.sin(x) + 0.3 * rng.normal(size=x.shape)
+    y = offset + np.sin(x) + 0.3 * rng.normal(size=x.shape)
     names = [column.name for column in model.columns]
     feed(model, slot, x[:8], y[:8])
+    center = Fraction(float(model.slots.floats[slot, model._plan.at_y_center]))
     for t in range(8, 40):
         window = Window(model, slot)
         a = exact_solution(window.K, float(window.tau), window.y[0])
@@ -188,6 +189,8 @@ def test_the_published_bounds_hold_against_the_exact_solution(tau: float) -> Non
         k_star[own] = Fraction(float(np.exp(new.gain * (window.x[own, 0] - new.x[own, 0]) ** 2)))
         off = abs(sum(v * g for v, g in zip(k_star, gap, strict=True))) * scale
         assert off <= Fraction(got["solve_prediction_bound.y"])
+        exact = center + scale * sum(v * e for v, e in zip(k_star, a, strict=True))
+        assert abs(Fraction(got["prediction.y"]) - exact) <= Fraction(got["solve_prediction_bound.y"])
 
 
 def test_three_statuses() -> None:
@@ -202,6 +205,18 @@ def test_three_statuses() -> None:
         got = feed(model, model.allocate(b"key"), inputs, y)
         assert set(got[WINDOW:, 0]) == {expected}
     assert make().columns[0].texts == ("certified", "uncertified", "budget-exhausted")
+
+
+@pytest.mark.parametrize("tau", [1e-17, 1e-300])
+def test_a_system_without_a_factor_keeps_its_ridge_and_gives_no_scores(tau: float) -> None:
+    _, y = pairs(60)
+    model = make(tau=tau)
+    slot = model.allocate(b"key")
+    slots, times = np.full(60, slot), np.zeros(60, dtype=np.int64)
+    answers = model.update(slots, np.ones((60, DX)), y, times)
+    assert set(answers.values[WINDOW:, 1]) == {tau}
+    assert np.isnan(answers.scores).all()
+    assert Window(model, slot).gain < 0.0
 
 
 def test_a_hundred_turns_stay_certified_without_a_new_factorisation() -> None:

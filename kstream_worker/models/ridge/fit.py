@@ -69,6 +69,8 @@ def _choose(plan: Plan, row: np.ndarray, s: Scratch) -> None:
     n = min(room, TRIAL)
     _squares(plan, row, n, s.squares)
     best = np.inf
+    row[plan.at_gain] = -0.5 / (WIDTHS[0] * median * WIDTHS[0] * median)  # where no system is positive definite
+    row[plan.at_tau] = plan.ridge if plan.ridge > 0.0 else RIDGES[0]
     for width in WIDTHS:
         gain = -0.5 / (width * median * width * median)
         for ridge in RIDGES:

@@ -11,6 +11,7 @@ from kstream_worker.models.nystrom import dot, fade_and_subtract, gaussian
 from kstream_worker.models.ridge.certificate import ULP, certify, magnitude
 from kstream_worker.models.ridge.layout import (
     CLIPPED,
+    FAILED,
     NEXT,
     PHASE,
     SEQ,
@@ -120,7 +121,7 @@ def _answer(
         column = HEAD + o * EACH
         values[column] = _finite(center + scale * f)
         values[column + 1] = _finite(y[o] - (center + scale * f))
-        _publish_bounds(plan, row, o, magnitude(b, m), values[column + 2 : column + EACH])
+        _publish_bounds(plan, row, o, f, magnitude(b, m), values[column + 2 : column + EACH])
         error = min(max(((y[o] - center) / scale - f) / spread, -FARTHEST), FARTHEST)
         row[plan.at_misfit + o] = FADE * row[plan.at_misfit + o] + error * error
         combined += error * error
@@ -131,14 +132,16 @@ def _answer(
             scores[o] = abs(error)
     if scores.shape[0] != plan.dy:
         scores[scores.shape[0] - 1] = math.sqrt(combined / plan.dy)
+    if whole[FAILED]:  # without an inverse nobody knows what error to expect
+        scores[:] = math.nan
 
 
 @inline
-def _publish_bounds(plan: Plan, row: np.ndarray, o: int, size: float, out: np.ndarray) -> None:
+def _publish_bounds(plan: Plan, row: np.ndarray, o: int, f: float, size: float, out: np.ndarray) -> None:
     """Residual, and the bounds of coefficients, fit and prediction that follow from it, in units of y.
 
     K is the Gaussian kernel's matrix up to `rounding` in each entry (a distance of dx terms, an exponential), so that
-    its smallest eigenvalue is not below -room rounding; k(x*, x*) = 1.
+    its smallest eigenvalue is not below -room rounding; k(x*, x*) = 1. The prediction is centre + scale f, rounded.
     """
     m = plan.room
     tau = row[plan.at_tau]
@@ -154,7 +157,8 @@ def _publish_bounds(plan: Plan, row: np.ndarray, o: int, size: float, out: np.nd
     out[1] = _finite(norm / floor * up)
     out[2] = _finite(norm * max(m / (m + tau), below / floor) * up)
     lever = math.sqrt(0.25 / tau + below / (floor * floor)) + math.sqrt(float(m)) * rounding / floor
-    out[3] = _finite((norm * lever + (m + 8.0) * ULP * size) * up)
+    shown = 2.0 * ULP * (abs(row[plan.at_y_center + o]) + scale * abs(f))
+    out[3] = _finite((norm * lever + (m + 8.0) * ULP * size) * up + shown)
 
 
 @inline
