@@ -18,6 +18,7 @@ from kstream_worker.numerics.jit import inline
 from kstream_worker.numerics.outline import outline
 
 _INVERSE_SWEEPS = 3
+_HUGE = 1e150  # what a chain of zero pivots grows to is scaled down there
 
 
 class Workspace(NamedTuple):
@@ -226,7 +227,13 @@ def _solve(
         square = p * p + q * q
         x[k] = (u * p + v * q) / square
         y[k] = (v * p - u * q) / square
-        largest = max(largest, abs(x[k]), abs(y[k]))
+        size = max(abs(x[k]), abs(y[k]))
+        if size > _HUGE:
+            for i in range(n):
+                x[i] /= size
+                y[i] /= size
+            largest, size = 0.0, 1.0
+        largest = max(largest, size)
     for i in range(n):
         x[i] /= largest
         y[i] /= largest

@@ -48,6 +48,8 @@ def test_leading_modes_are_those_of_lapack(n: int) -> None:
         (np.roll(np.eye(8), 1, axis=0), [1.0, 1.0, 1.0]),  # all on the unit circle
         (1e-200 * np.diag([3.0, 2.0, 1.0]), [3e-200, 2e-200, 1e-200]),
         (np.diag([2.0, -3.0, 1.0, 0.0]), [3.0, 2.0, 1.0]),
+        (np.diag(np.ones(23), 1), [0.0, 0.0, 0.0]),  # one chain of zero pivots
+        (1e-80 * np.diag(np.ones(23), 1), [0.0, 0.0, 0.0]),
     ],
 )
 def test_hard_cases_end_with_finite_numbers(a: NDArray[np.float64], expected: list[float]) -> None:
