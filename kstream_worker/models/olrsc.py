@@ -31,6 +31,7 @@ KIND = "olrsc"
 ROW = 1  # of what the numbers of a row mean: snapshots of other rows are refused
 LAMBDA1 = 1.0
 MOST_RANK = 40  # of the default
+MOST_SHRINKAGE = 1e6  # far beyond the longest sample; its square must not overflow
 PERIOD = 500  # samples between two clusterings
 DRIVERS = 8  # sensors named at most
 WATCHED = ("corruption", "corrupted_share")
@@ -255,8 +256,8 @@ def _check(
         raise ValueError(f"lambda2 is {lambda2}; it must be positive")
     if not 0.0 < forgetting <= 1.0:
         raise ValueError(f"forgetting is {forgetting}; it must be in (0, 1]")
-    if not 0.0 <= shrinkage < math.inf:
-        raise ValueError(f"shrinkage is {shrinkage}; it must not be negative")
+    if not 0.0 <= shrinkage <= MOST_SHRINKAGE:
+        raise ValueError(f"shrinkage is {shrinkage}; it must lie in 0..{MOST_SHRINKAGE:g}")
     if not 20 <= warmup <= 10_000:
         raise ValueError(f"warmup is {warmup}; it must lie in 20..10000 samples")
     if settle < 0:

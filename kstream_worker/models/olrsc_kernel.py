@@ -170,13 +170,12 @@ def _express(plan: Plan, row: np.ndarray, s: Scratch) -> None:
 
 
 @inline
-def _learn(plan: Plan, row: np.ndarray, settled: bool, s: Scratch) -> None:
+def _learn(plan: Plan, row: np.ndarray, s: Scratch) -> None:
     """Steps 3 (u), 4 and 5 of Algorithm 1 on the code in `s`; the centres follow the mean of what is left over.
 
     Args:
         plan: of the bank.
         row: of the key.
-        settled: whether a pass over the warm-up ends here.
         s: holds the code.
     """
     p, d = plan.dims, plan.rank
@@ -188,14 +187,27 @@ def _learn(plan: Plan, row: np.ndarray, settled: bool, s: Scratch) -> None:
     b = row[plan.at_b : plan.at_b + d * p]
     m = row[plan.at_m : plan.at_m + d * p]
     accumulate(basis, p, d, s.z, s.cleaned, s.work.v, plan.gamma, lambda3, a, b, m)
-    ridge = plan.shrinkage * plan.shrinkage * sums[WEIGHT]
-    improve_basis(basis, p, d, a, b, m, plan.lambda1, lambda3, ridge, s.column)
-    if settled:
-        balance(basis, p, d, a, b, m, ridge)
+    improve_basis(basis, p, d, a, b, m, plan.lambda1, lambda3, _ridge(plan, row), s.column)
     delta = plan.lambda2 / plan.lambda1
     for i in range(p):  # the residual is 0 where missing
         kept = min(max(s.work.residual[i], -delta), delta)
         row[plan.at_center + i] += row[plan.at_scale + i] * kept / sums[WEIGHT]
+
+
+@inline
+def _ridge(plan: Plan, row: np.ndarray) -> float:
+    return float(plan.shrinkage * plan.shrinkage * row[plan.at_sums + WEIGHT])
+
+
+@inline
+def _settle(plan: Plan, row: np.ndarray) -> None:
+    """A pass over the warm-up ends: D and V are balanced."""
+    p, d = plan.dims, plan.rank
+    basis = row[plan.at_basis : plan.at_basis + d * p]
+    a = row[plan.at_a : plan.at_a + d * d]
+    b = row[plan.at_b : plan.at_b + d * p]
+    m = row[plan.at_m : plan.at_m + d * p]
+    balance(basis, p, d, a, b, m, _ridge(plan, row))
 
 
 @inline
@@ -306,6 +318,18 @@ def _publish(
     scores[1] = values[2 * p + SHARE]
 
 
+@inline
+def _tell(
+    plan: Plan, row: np.ndarray, whole: np.ndarray, seen: int, s: Scratch, values: np.ndarray, scores: np.ndarray
+) -> None:
+    """Estimates and scores of one sample, and what it adds to the sums behind them."""
+    _express(plan, row, s)
+    _publish(plan, row, whole, seen, s, values, scores)
+    if whole[SEQ] <= plan.warmup + plan.settle:
+        scores[0], scores[1] = math.nan, math.nan
+    _remember(plan, row, s)
+
+
 def make_room(plan: Plan) -> Space:
     """Work space of `arrange`."""
     return make_space(max(1, plan.reservoir), plan.dims, plan.rank)
@@ -349,18 +373,15 @@ def walk(
         for k in range(count):
             at = p * (k % plan.warmup)
             seen = _scale(plan, row, s.held[at : at + p] if held else y[t], s)
-            if seen == 0:
-                continue
-            _code(plan, row, s)
-            if not held:
-                _express(plan, row, s)
-                _publish(plan, row, whole, seen, s, values[t], scores[t])
-                if whole[SEQ] <= plan.warmup + plan.settle:
-                    scores[t, 0], scores[t, 1] = math.nan, math.nan
-                _remember(plan, row, s)
-            _learn(plan, row, held and (k + 1) % plan.warmup == 0, s)
-            if plan.reservoir > 0 and count - k <= plan.warmup:
-                _keep(plan, row, whole, s)
+            if seen > 0:
+                _code(plan, row, s)
+                if not held:
+                    _tell(plan, row, whole, seen, s, values[t], scores[t])
+                _learn(plan, row, s)
+                if plan.reservoir > 0 and count - k <= plan.warmup:
+                    _keep(plan, row, whole, s)
+            if held and (k + 1) % plan.warmup == 0:
+                _settle(plan, row)
         if count > 0 and plan.reservoir > 0 and (whole[SEQ] - plan.warmup) % plan.period == 0:
             return t
     return int(slots.shape[0])

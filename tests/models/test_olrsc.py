@@ -134,6 +134,8 @@ def test_columns_and_memory() -> None:
         kind.build(Shape((), NAMES, 3), {"ranks": 2})
     with pytest.raises(ValueError, match="rank is 8"):
         kind.build(Shape((), NAMES, 3), {"rank": 8})
+    with pytest.raises(ValueError, match=r"shrinkage is 1e\+200"):
+        kind.build(Shape((), NAMES, 3), {"shrinkage": 1e200})
     with pytest.raises(ValueError, match="at least 2"):
         kind.build(Shape((), ("a",), 3), {})
 
@@ -251,6 +253,16 @@ def test_a_sensor_without_a_warm_up_is_left_out(mixing: Floats) -> None:
     assert np.isnan(got[:, [6, 14]]).all()
     assert (got[:, 3] == 7.0).all()
     assert np.isfinite(got[:, [0, 1, 2, 4, 5, 7]]).all()
+
+
+def test_a_warm_up_that_ends_with_an_empty_sample_is_balanced(mixing: Floats) -> None:
+    y = plant(np.random.default_rng(6), 100, mixing)
+    sizes = []
+    for last in (y[99], np.full(y.shape[1], np.nan)):
+        model = OLRSC(NAMES, rank=2, warmup=100, subspaces=1)
+        model.update(np.vstack((y[:99], last)))
+        sizes.append(np.linalg.norm(model.basis))
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.1)
 
 
 def test_the_documented_example_runs() -> None:
