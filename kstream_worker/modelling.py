@@ -9,7 +9,7 @@ import numpy as np
 
 from kstream_worker.codec import Binding
 from kstream_worker.config import Config
-from kstream_worker.config.kinds import RATIO, facts, third_party
+from kstream_worker.config.kinds import BUILT_IN, RATIO, facts, third_party
 from kstream_worker.detectors.modelled import ModelBank
 from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.detectors.tally import Tally
@@ -31,7 +31,8 @@ def takes_missing(config: Config) -> bool:
 
 def options_of(config: Config) -> dict[str, object]:
     """Settings of the configured kind: its own section, or the free table of a kind of another package."""
-    section = getattr(config, config.model.kind, None)
+    name = config.model.kind
+    section = getattr(config, name, None) if name in BUILT_IN else None  # others may be called as any section is
     if isinstance(section, msgspec.Struct):
         return {name: getattr(section, name) for name in section.__struct_fields__}
     return dict(config.model.options)
@@ -73,7 +74,7 @@ def _kind(name: str) -> ModelKind:
 
 
 def _lagged(config: Config, model: Model, dims: int, *, missing: bool) -> Lagged:
-    gap_ms = round(1000 * config.pairing.max_gap) or None
+    gap_ms = max(1, round(1000 * config.pairing.max_gap)) if config.pairing.max_gap > 0 else None
     return Lagged(model, dims, lag=config.pairing.lag, max_gap_ms=gap_ms, missing=missing)
 
 

@@ -121,6 +121,19 @@ def test_gaps_are_event_time() -> None:
         from_dict(made)
 
 
+def test_a_kind_called_as_a_section_is_gets_its_own_options(tmp_path: Path) -> None:
+    register(tmp_path, "kinds-like-sections", {"gate": "some_kinds:PAIR"})
+    config = config_of(input__x=["a", "b"], model__kind="gate", model__options={"depth": 2})
+    with pytest.raises(ConfigError, match=r"refused \['depth'\]"):
+        app.build_bank(config)
+
+
+def test_a_gap_below_a_millisecond_is_a_limit_none_the_less() -> None:
+    changes = {"model__kind": "koopman", "pairing__mode": "lag"}
+    prints = [app.build_bank(config_of(**changes, pairing__max_gap=gap)).fingerprint for gap in (0, "400us", "1ms")]
+    assert prints[0] != prints[1] == prints[2]
+
+
 def test_options_of_a_package_are_taken_as_they_are() -> None:
     made = load(
         None,
