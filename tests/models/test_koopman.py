@@ -207,6 +207,17 @@ def test_degenerate_streams_stay_finite(kind: str) -> None:
         assert values["forecast.10.a"][-1] == pytest.approx(3.0)
 
 
+def test_an_operator_that_expands_does_not_overflow_over_a_long_horizon() -> None:
+    z = oscillator(300, 3)
+    model = KoopmanModel(("a", "b"), warmup=60, horizon=1000)
+    slot, _, _ = run(model, z)
+    plan, row = model._plan, model.slots.floats[slot]
+    row[plan.op.at_matrices : plan.op.at_matrices + plan.op.room**2] *= 5.0
+    model._refresh(slot)
+    assert np.isfinite(row[plan.op.at_functions : plan.op.at_cov]).all()
+    assert np.isfinite(model.forecast(slot, z[:5])).all()
+
+
 def test_cuts_and_other_keys_change_nothing() -> None:
     z = oscillator(1000, 10)
     whole, cut = KoopmanModel(("a", "b"), warmup=60), KoopmanModel(("a", "b"), warmup=60)

@@ -20,6 +20,8 @@ from kstream_worker.models.koopman.layout import KERNEL, LINE, NOW, Plan, Scratc
 from kstream_worker.numerics.jit import inline, jit
 from kstream_worker.numerics.outline import outline
 
+_MOST = 1e200  # of the entries of a step's image: an operator that expands would overflow over a long horizon
+
 
 @jit
 def refresh(
@@ -121,7 +123,7 @@ def _forecast_heads(plan: Plan, row: np.ndarray, m: int, a: np.ndarray, s: Scrat
                     row[head + i] = total[i]
                 done += 1
             for i in range(m):
-                after[i] = nystrom.dot(a[i], step, m)
+                after[i] = min(max(nystrom.dot(a[i], step, m), -_MOST), _MOST)
             for i in range(m):
                 step[i] = after[i]
 
