@@ -19,7 +19,8 @@ class KoopmanConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     forgetting: Annotated[
         float,
         doc(
-            "Weight of a pair relative to the next one; 1 forgets nothing. At least .9764 with 48 atoms, .9972 with 400.",
+            "Weight of a pair relative to the next one; 1 forgets nothing. At least .9764 with 48 atoms, .9972 with "
+            "400.",
             gt=0,
             le=1,
         ),
