@@ -74,8 +74,8 @@ def _bare(bank: RankBank, y: Matrix) -> Callable[[], Any]:
     rows = bank._slots
     n = len(y)
     given = 0, np.zeros(n, dtype=np.int64), y, np.zeros(n, dtype=np.int64), rows.floats, rows.ints, rows.shorts
-    answers = np.zeros((3, n), dtype=np.int64), np.zeros((3, n))
-    return lambda: walk(*given, bank._plan, bank._weights, bank.threshold, *answers, *bank._scratch)
+    answers = np.zeros((3, n), dtype=np.int64), np.zeros((4, n))
+    return lambda: walk(*given, bank._plan, bank._weights, bank._rule, *answers, *bank._scratch)
 
 
 if __name__ == "__main__":

@@ -84,14 +84,16 @@ def build_bank(config: Config) -> Bank:
     detector = config.detector
     common: dict[str, Any] = {
         "feature_names": names,
-        "arl": detector.arl,
+        "arl": detector.stated_arl,
         "dead_time_ms": round(1000 * detector.dead_time),
+        "escalation": detector.escalation or 1.0,
+        "escalation_decay_ms": round(1000 * detector.escalation_decay),
         "seed": config.model.seed,
     }
     try:
         if config.pairing.mode == "reference":
             return ReferenceBank(len(names), **reference_settings(config), **common)
-        common["on_alarm"] = detector.on_alarm
+        common |= {"on_alarm": detector.on_alarm, "per_day": detector.shared}
         if detector.warmup is not None:
             common["warmup"] = detector.warmup
         if config.pairing.mode == "explicit":
@@ -144,7 +146,7 @@ def state_identity(config: Config) -> StateIdentity:
         pipeline=fingerprint_of(shaping),
         bank=build_bank(config).fingerprint,
         numerics=ARITHMETIC,
-        arl=config.detector.arl,
+        arl=config.detector.stated_arl,
         release=__version__,
     )
 
@@ -243,8 +245,6 @@ def build_encoder(config: Config, cluster: Cluster, bank: Bank) -> OutputEncoder
             estimates=estimates,
             alarms=alarms,
             dead_letters=dead_letters,
-            arl=config.detector.arl,
-            threshold=bank.threshold,
             model=None if is_ratio(config) else config.model.kind,
             columns=bank.columns if isinstance(bank, ModelBank) else (),
             estimate_every=config.output.estimate_every,
@@ -275,6 +275,7 @@ def loop_settings(config: Config, *, leave: bool = False, discard: bool = False,
         leave=leave,
         drain=drain,
         progress_timeout_s=config.worker.progress_timeout,
+        fleet_keys=config.detector.fleet_keys,
     )
 
 

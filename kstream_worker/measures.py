@@ -33,8 +33,8 @@ class Telemetry:
     def log_ratios(self, values: FloatColumn) -> None:
         """float64[n], log of the estimated ratio; NaN (warming) is left out."""
 
-    def evidence(self, values: FloatColumn, threshold: float) -> None:
-        """float64[n], evidence in the units of `threshold`, what an alarm needs."""
+    def evidence(self, values: FloatColumn, threshold: FloatColumn) -> None:
+        """float64[n], evidence, and what each sample's key needs for an alarm (NaN where it is not known yet)."""
 
     def transition(self, kind: str) -> None:
         """One alarm `raised` or `cleared`."""
@@ -65,6 +65,9 @@ class Telemetry:
 
     def snapshots(self, n: int, n_bytes: int) -> None:
         """State records committed to the state topic (headers not counted), and their bytes."""
+
+    def fleet_keys(self, live: int, allowed: int) -> None:
+        """Keys that hold a model in this process, and how many the whole fleet was said to have."""
 
     def snapshot_budget(self, bytes_per_s: float) -> None:
         """What snapshots may take at present."""

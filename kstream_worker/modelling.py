@@ -86,11 +86,14 @@ def _detector(config: Config, model: Model) -> RankBank | Tally:
     return RankBank(
         len(model.watched),
         feature_names=model.watched,
-        arl=given.arl,
+        arl=given.stated_arl,
+        per_day=given.shared,
         dependence=given.dependence,
         profile=given.profile,
         on_alarm=given.on_alarm,
         dead_time_ms=round(1000 * given.dead_time),
+        escalation=given.escalation or 1.0,
+        escalation_decay_ms=round(1000 * given.escalation_decay),
         alternative="greater",
         spikes=False,  # one sample that fits badly is no change of what the model describes
         transform="none",

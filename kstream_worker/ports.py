@@ -267,17 +267,13 @@ class Bank(Protocol):
         ...
 
     @property
-    def threshold(self) -> float:
-        """What `Scores.evidence` must reach for an alarm; inf for a bank without a detector."""
-        ...
-
-    @property
     def fingerprint(self) -> str:
         """Kind and configuration: snapshots go only between banks of equal fingerprints."""
         ...
 
     def retune(self, arl: float) -> None:
-        """Go on with another average run length; the state of the keys stays as it is.
+        """Go on with another average run length (in days where keys are set by their own rates); the state of the keys
+        stays as it is.
 
         Raises:
             ValueError: out of range.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -237,6 +238,8 @@ class Scores:
         warming.
         divergence: float64[n], running Pearson divergence estimate (paper 004, eq. 8c); NaN while warming.
         evidence: float64[n], weighted Shiryaev-Roberts statistic *after* the sample; 0 while warming.
+        threshold: float64[n], what the evidence must reach for an alarm of the sample's key at that moment; inf for a
+            bank without a detector, NaN where a key's rate must be known first and is not.
         transitions: alarms raised and cleared by these samples, in order (few).
         clipped: number of ratio estimates that were not positive and were set to the floor before the logarithm.
         estimates: float64[n, m], what a model of another kind than the likelihood ratio says of each sample, one column
@@ -248,6 +251,7 @@ class Scores:
     log_ratio: FloatColumn
     divergence: FloatColumn
     evidence: FloatColumn
+    threshold: FloatColumn
     transitions: list[Transition]
     clipped: int = 0
     estimates: FloatMatrix | None = None
@@ -265,13 +269,16 @@ class Transition:
             crossed (`learned`, a feature, `radius`, a product `a*b`, ...).
         seq: the sample's number within its key.
         evidence: the statistic when it crossed, in the units of `threshold`.
-        threshold: what it had to reach.
+        threshold: what it had to reach, the key's escalation included.
         change_seq: number within the key of the likely first changed sample (the start of the best-paying run of bets).
         change_time: event time of that sample, milliseconds since the epoch.
         direction: `up`, `down` or `both`: how the leading score moved.
         features: (name, weight) of the features that drive it, largest first, weights sum to 1.
         guarantee: `exact_if_iid`, `approximate` or `none`.
         guarantee_reason: why, in words for people.
+        arl: samples between false alarms that the key is set to, without its escalation.
+        escalation: factor by which former alarms of the key raise the threshold at this moment.
+        false_alarms_per_day: expected of this key at its own rate and at `threshold`; NaN where its rate is not known.
     """
 
     row: int
@@ -287,6 +294,9 @@ class Transition:
     features: tuple[tuple[str, float], ...]
     guarantee: str
     guarantee_reason: str
+    arl: float
+    escalation: float = 1.0
+    false_alarms_per_day: float = math.nan
 
 
 STATE_NAMES = ("warming", "armed", "raised")

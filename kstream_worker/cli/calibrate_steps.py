@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,11 @@ from kstream_worker.errors import ConfigError, Fatal
 from kstream_worker.ports import Bank
 from kstream_worker.state_tools.names import time_name
 from kstream_worker.state_tools.place import Place, persist
+
+_NO_FLEET = (
+    "fleet_keys and fleet_false_alarms_per_day are left out: arl states the same for all keys together, by the rates "
+    "of this history."
+)
 
 
 def calibrate(args: argparse.Namespace) -> None:
@@ -56,6 +62,8 @@ def calibrate(args: argparse.Namespace) -> None:
         progress.doing,
     )
     proposal = propose(measured, runs, args.false_alarms_per_day, timed=_timed(config))
+    if config.detector.fleet_keys is not None:
+        proposal = replace(proposal, notes=(*proposal.notes, _NO_FLEET))
     written = _write(folder, config, measured, proposal)  # first: whoever reads the table may go away
     print("\n".join(tables.lines(measured, proposal)))
     print(f"\nWritten to {folder}: {', '.join(written)}")
@@ -121,6 +129,7 @@ def _settings(config: Config) -> Settings:
 
 
 def _bank(config: Config, settings: Settings) -> Bank:
+    config = _without_fleet(config)  # whatever a fleet shares, what is measured is run lengths in samples
     detector = msgspec.structs.replace(
         config.detector,
         arl=settings.arl,
@@ -128,6 +137,11 @@ def _bank(config: Config, settings: Settings) -> Bank:
         dead_time=settings.dead_time_s,
     )
     return app.build_bank(msgspec.structs.replace(config, detector=detector))
+
+
+def _without_fleet(config: Config) -> Config:
+    detector = msgspec.structs.replace(config.detector, fleet_keys=None, fleet_false_alarms_per_day=None)
+    return msgspec.structs.replace(config, detector=detector)
 
 
 def _timed(config: Config) -> bool:
@@ -143,7 +157,10 @@ def _write(folder: Path, config: Config, measured: Study, proposal: Proposal) ->
         f"{time_name(measured.input.first_ms)} to {time_name(measured.input.last_ms)}: the configuration that was "
         "given, with other settings in section `detector`. Read the reasons before you run it."
     )
-    files = {"calibration.json": document + "\n", "proposed.toml": settings_file(config, proposal, heading)}
+    files = {
+        "calibration.json": document + "\n",
+        "proposed.toml": settings_file(_without_fleet(config), proposal, heading),
+    }
     try:
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")

@@ -63,8 +63,6 @@ class OutputSettings:
         estimates: topic of the estimates.
         alarms: topic of the alarms.
         dead_letters: topic of the refused records.
-        arl: mean number of samples between false alarms that the detector is set to.
-        threshold: what the evidence must reach for an alarm; inf where there are none.
         model: kind of the models; None for likelihood ratios, whose estimates have fields of their own.
         columns: what models of a kind say of each sample.
         estimate_every: publish the first and then every n-th estimate of a key.
@@ -77,8 +75,6 @@ class OutputSettings:
     estimates: Topic
     alarms: Topic
     dead_letters: Topic
-    arl: float
-    threshold: float
     model: str | None = None
     columns: tuple[Column, ...] = ()
     estimate_every: int = 1
@@ -157,7 +153,7 @@ class OutputEncoder:
             reason=transition.reason,
             evidence=min(transition.evidence, _LARGEST),
             threshold=transition.threshold,
-            arl=settings.arl,
+            arl=transition.arl,
             change_time=transition.change_time,
             change_seq=transition.change_seq,
             direction=transition.direction,
@@ -165,6 +161,8 @@ class OutputEncoder:
             guarantee=transition.guarantee,
             guarantee_reason=transition.guarantee_reason,
             lag_s=None if event_time < 0 else (now_ms - event_time) / 1000.0,
+            escalation=transition.escalation,
+            false_alarms_per_day=_known(transition.false_alarms_per_day),
         )
         target = self._target(key, partition, settings.alarms)
         return Messages(target, [key], [self._json.encode(payload)], [stamp], [_NO_HEADERS])
@@ -212,7 +210,7 @@ class OutputEncoder:
             _or_none(scores.log_ratio[rows]),
             _or_none(scores.divergence[rows]),
             _finite(scores.evidence[rows]),
-            repeat(settings.threshold if isfinite(settings.threshold) else None),
+            _or_none(scores.threshold[rows]),
         )
         if settings.model is None:
             return encode_all(self._json, map(Estimate, *columns))
@@ -288,6 +286,10 @@ def _or_none(values: FloatColumn) -> list[float | None]:
     for row in np.flatnonzero(~np.isfinite(values)).tolist():
         numbers[row] = None
     return numbers
+
+
+def _known(value: float) -> float | None:
+    return value if isfinite(value) else None
 
 
 def _finite(values: FloatColumn) -> list[float]:

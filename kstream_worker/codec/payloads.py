@@ -32,7 +32,7 @@ class Estimate(msgspec.Struct, gc=False):
     log_ratio: float | None
     divergence: float | None
     evidence: float
-    threshold: float
+    threshold: float | None
 
 
 class ModelEstimate(msgspec.Struct, gc=False):
@@ -89,6 +89,8 @@ class Alarm(msgspec.Struct):
     guarantee: str
     guarantee_reason: str
     lag_s: float | None
+    escalation: float
+    false_alarms_per_day: float | None
 
 
 def key_texts(keys: Sequence[bytes]) -> tuple[list[Text], list[Text]]:

@@ -162,6 +162,8 @@ def _detector(config: Config) -> Iterator[str]:
         yield f"`model.alpha` and `model.atoms` are fixed in `pairing.mode` {mode}: leave them out, or bind both sides"
     if config.detector.dead_time > 0 and config.bus.kind == "files" and not config.input.timestamp:
         yield "`detector.dead_time` is event time, and lines of files have none of their own: bind `input.timestamp`"
+    if (config.detector.escalation or 1.0) > 1.0 and config.bus.kind == "files" and not config.input.timestamp:
+        yield "`detector.escalation` decays in event time, and lines of files have none: bind `input.timestamp`"
     if config.detector.dependence == "whiten" and mode == "explicit" and ratio:
         yield "`detector.dependence` whiten needs `pairing.mode` stream: pairs are compared side by side, not in time"
 
@@ -179,6 +181,12 @@ def _reference(config: Config) -> Iterator[str]:
         yield "`detector.profile` has no effect in `pairing.mode` reference: leave it out"
     if config.detector.dependence == "whiten":
         yield "`detector.dependence` whiten needs `pairing.mode` stream: a frozen reference is not whitened"
+    if config.detector.fleet_keys is not None or config.detector.fleet_false_alarms_per_day is not None:
+        yield (
+            "`detector.fleet_keys` and `.fleet_false_alarms_per_day` have no effect in `pairing.mode` reference, where "
+            "a reference from a file shows no rate: set `detector.arl` instead, to fleet_keys times samples of a key "
+            "per day over fleet_false_alarms_per_day"
+        )
     yield from _reference_range(config)
 
 
@@ -202,6 +210,20 @@ def _reference_range(config: Config) -> Iterator[str]:
         yield "`reference.end` must be later than `reference.start`"
 
 
+def _fleet(config: Config) -> Iterator[str]:
+    detector = config.detector
+    if (detector.fleet_keys is None) != (detector.fleet_false_alarms_per_day is None):
+        yield "`detector.fleet_keys` and `detector.fleet_false_alarms_per_day` go together: give both or neither"
+    elif detector.fleet_keys is not None:
+        if detector.arl != DetectorConfig().arl:
+            yield "`detector.arl` contradicts `detector.fleet_false_alarms_per_day`, which sets it per key: take one"
+        if config.bus.kind == "files" and not config.input.timestamp:
+            yield (
+                "`detector.fleet_false_alarms_per_day` needs the keys' rates in event time, and lines of files have no "
+                "time of their own: bind `input.timestamp`"
+            )
+
+
 def _commit(config: Config) -> Iterator[str]:
     commit = config.commit
     if commit.interval < MIN_COMMIT_INTERVAL_S:
@@ -221,5 +243,5 @@ def _telemetry(config: Config) -> Iterator[str]:
 
 def contradictions(config: Config) -> list[str]:
     """All contradictions of a configuration; empty when there are none."""
-    rules = (_app, _bus, _topics, _input, _sides, _kind, _pairing, _detector, _reference, _commit, _telemetry)
+    rules = (_app, _bus, _topics, _input, _sides, _kind, _pairing, _detector, _reference, _fleet, _commit, _telemetry)
     return [problem for rule in rules for problem in rule(config)]

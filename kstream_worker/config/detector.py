@@ -8,6 +8,10 @@ import msgspec
 
 from kstream_worker.config.fields import doc, duration
 
+# A key that never comes to rest raises at most 25 alarms at once, then less than four a day (with `arl` a million and
+# the default decay); the next change of its own is found at the price of some 16 % more evidence.
+DEFAULT_ESCALATION = 10.0
+
 
 class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The false-alarm rate, and what happens around an alarm."""
@@ -55,3 +59,42 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     dead_time: Annotated[float, duration("Event time after an alarm in which the same key raises no further one.")] = (
         0.0
     )
+    escalation: Annotated[
+        float | None,
+        doc(
+            "Factor by which each alarm raises its key's own threshold; 1: not at all. None: 10, or 1 for lines of "
+            "files without `input.timestamp`, where there is no time in which it could decay.",
+            ge=1,
+            le=1_000_000,
+        ),
+    ] = None
+    escalation_decay: Annotated[
+        float,
+        duration(
+            "Event time after an alarm in which that factor falls to 1, linearly on a logarithmic scale.", ge=0.001
+        ),
+    ] = 604_800.0
+    fleet_false_alarms_per_day: Annotated[
+        float | None,
+        doc(
+            "Instead of `arl`: false alarms per day that all keys together may raise. Each key's run length then "
+            "follows from its own rate of samples in its warm-up.",
+            gt=0,
+        ),
+    ] = None
+    fleet_keys: Annotated[
+        int | None,
+        doc("Keys that share `fleet_false_alarms_per_day`, over all processes.", ge=1),
+    ] = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether all keys together have a number of false alarms, instead of each a run length."""
+        return self.fleet_keys is not None and self.fleet_false_alarms_per_day is not None
+
+    @property
+    def stated_arl(self) -> float:
+        """What detectors are set to: samples between false alarms of one key, or days where these are shared."""
+        if self.fleet_keys is None or self.fleet_false_alarms_per_day is None:
+            return self.arl
+        return self.fleet_keys / self.fleet_false_alarms_per_day

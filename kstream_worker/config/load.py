@@ -10,6 +10,7 @@ import msgspec
 
 from kstream_worker.config.checks import contradictions
 from kstream_worker.config.convert import Converter
+from kstream_worker.config.detector import DEFAULT_ESCALATION
 from kstream_worker.config.files import read_file
 from kstream_worker.config.kinds import RATIO, facts
 from kstream_worker.config.overrides import from_environment, from_flags
@@ -45,6 +46,12 @@ def _mode(config: Config) -> PairingMode:
     return "stream" if kind == RATIO else "lag"
 
 
+def _escalation(config: Config) -> float:
+    if config.detector.escalation is not None:
+        return config.detector.escalation
+    return 1.0 if config.bus.kind == "files" and not config.input.timestamp else DEFAULT_ESCALATION
+
+
 def fill_defaults(config: Config) -> Config:
     """Fill in the defaults that depend on other keys."""
     app_id, kafka, output = config.app.id, config.bus.kafka, config.output
@@ -58,6 +65,7 @@ def fill_defaults(config: Config) -> Config:
         bus=_replace(config.bus, kafka=kafka),
         input=_replace(given, topic=topic, x=_side(given.x, given.dims), y=_side(given.y, given.dims)),
         pairing=_replace(config.pairing, mode=mode),
+        detector=_replace(config.detector, escalation=_escalation(config)),
         output=_replace(
             output,
             estimates=output.estimates or f"{app_id}-estimates",

@@ -68,11 +68,6 @@ class ModelBank:
         return self._model.nbytes + self._watch.nbytes
 
     @property
-    def threshold(self) -> float:
-        """What the evidence must reach for an alarm; inf where the model watches nothing."""
-        return self._watch.threshold
-
-    @property
     def fingerprint(self) -> str:
         """Kind and configuration of model and detector."""
         return f"{KIND}:{self._fingerprint}"
@@ -116,6 +111,7 @@ class ModelBank:
             np.full(n, np.nan),
             np.full(n, np.nan),
             np.zeros(n),
+            np.full(n, np.nan),
             [],
             estimates=np.full((n, len(self.columns)), np.nan),
         )
@@ -188,6 +184,7 @@ class ModelBank:
         answers.state[rows] = found.state
         answers.seq[rows] = found.seq
         answers.evidence[rows] = found.evidence
+        answers.threshold[rows] = found.threshold
         if answers.estimates is not None:
             answers.estimates[rows] = said.values
         for transition in found.transitions:
@@ -236,12 +233,11 @@ def _told(transition: Transition, row: int) -> Transition:
 def guarantee_of(transition: Transition) -> Guarantee:
     """What may be said of an alarm on a model's scores: never more than `approximate`."""
     if transition.guarantee == "exact_if_iid":
-        arl = 0.5 * transition.threshold
         return Guarantee(
             "approximate",
             "Ranked are scores of a model that goes on learning: the mean number of samples with scores to a false "
-            f"alarm is at least {arl:.12g} only as far as the scores are independent and identically distributed "
-            "while nothing changes.",
+            f"alarm is at least {transition.arl:.12g} only as far as the scores are independent and identically "
+            "distributed while nothing changes.",
         )
     return Guarantee(
         transition.guarantee,

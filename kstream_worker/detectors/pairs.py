@@ -6,7 +6,8 @@ All bets share one filtration, so with a threshold A the mean number of pairs to
 given the past, the two sides could be swapped (`battery` has the argument and the sources).
 
 While the live side differs from the reference side, a key that is armed again raises its next alarm: a lasting
-difference is reported again after every re-arming, at most once in the dead time.
+difference is reported again after every re-arming, at most once in the dead time, and each time needs more evidence
+than before (`thresholds`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kstream_worker.detectors.pairs_kernel import (
     EVIDENCE,
     FINISHED,
     LOG_RATIO,
+    THRESHOLD,
     log_ratios,
     make_scratch,
     walk,
@@ -32,25 +34,33 @@ from kstream_worker.detectors.pairs_kernel import (
 from kstream_worker.detectors.pairs_report import read_crossing
 from kstream_worker.detectors.pairs_state import (
     ALARM,
+    ALARM_TIME,
     ARMED,
     CLOCK,
     COUNT,
+    ESCALATION,
     HELD,
     INTS,
+    OUTLIVING,
     PHASE,
     RAISED,
+    RATE,
     SEQ,
     UNTIL,
+    VERSION,
+    WARM_TIME,
     WARMING,
     bet_weights,
     make_plan,
 )
+from kstream_worker.detectors.thresholds import WEEK_MS, Standing, escalator, samples_per_day, standing_of
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "pairs"
 MIN_WARMUP = 8
-MAX_ARL = 1e300  # the statistics stay finite
+MAX_ARL = 1e20  # evidence beyond 1e30 is not told apart
+UNIT = 1.0  # threshold per average run length
 _LAST_TIME = np.iinfo(np.int64).max
 
 
@@ -68,14 +78,18 @@ class PairBank(SlotBank):
     Args:
         dims: features of one side.
         feature_names: their names in reports; `f0`, `f1`, ... by default.
-        arl: pairs of one key between false alarms in the mean, at least; the threshold of the evidence. Above 1, up to
-            1e300.
+        arl: pairs of one key between false alarms in the mean, at least; the threshold of the evidence, without
+            escalation. Above 1, up to 1e20.
+        per_day: `arl` is the number of days between false alarms of one key instead. How many pairs these are follows
+            from the rate of pairs in the key's last warm-up; at least 1e3, at most 1e12.
         warmup: pairs before a key is armed, at least 8.
         alpha: weight of the live side in the relative ratio, 0 < alpha < 1.
         atoms: kernel functions per key; by default 50, and 100 from ten dimensions on. They come in fours: rounded
             down to a multiple of 4, but at least 4 (50 means 48).
         on_alarm: `rebase` or `hold`.
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
+        escalation: factor on the key's threshold for each alarm; 1: none.
+        escalation_decay_ms: event time after an alarm in which that factor falls to 1, linearly on a logarithmic scale.
         seed: of random draws. This detector draws none; the seed is part of the fingerprint all the same.
         capacity: slots at the start; the bank grows.
 
@@ -89,15 +103,19 @@ class PairBank(SlotBank):
         *,
         feature_names: Sequence[str] | None = None,
         arl: float = 1_000_000.0,
+        per_day: bool = False,
         warmup: int = 200,
         alpha: float = 0.1,
         atoms: int | None = None,
         on_alarm: str = "rebase",
         dead_time_ms: int = 0,
+        escalation: float = 1.0,
+        escalation_decay_ms: int = WEEK_MS,
         seed: int = 0,
         capacity: int = 64,
     ) -> None:
-        _check(dims, arl, warmup, alpha, atoms, on_alarm, dead_time_ms)
+        _check(dims, warmup, alpha, atoms, on_alarm, dead_time_ms)
+        self._escalator = escalator(escalation, escalation_decay_ms, per_day=per_day)
         room = room_for(atoms if atoms is not None else default_atoms(dims))
         self.feature_names = report.feature_names(feature_names, dims)
         self._plan = make_plan(dims, room, warmup)
@@ -105,10 +123,11 @@ class PairBank(SlotBank):
         self._weights = bet_weights(self._plan)
         self._scratch = make_scratch(self._plan)
         self._powers = np.zeros(self._scratch.shape[1], dtype=np.int64)
-        self._alpha, self._arl = float(alpha), float(arl)
+        self._alpha = float(alpha)
         self._hold, self._dead_time_ms = on_alarm == "hold", dead_time_ms
-        self._guarantee = exact_guarantee(arl)
+        self.retune(arl)
         settings = {
+            "row": VERSION,
             "dims": dims,
             "warmup": warmup,
             "alpha": alpha,
@@ -116,24 +135,20 @@ class PairBank(SlotBank):
             "on_alarm": on_alarm,
             "dead_time_ms": dead_time_ms,
             "seed": seed,
+            **self._escalator.settings(),
         }
         super().__init__(
             SlotArrays(KIND, fingerprint_of(settings), seed, floats=self._plan.floats, ints=INTS, capacity=capacity)
         )
 
-    @property
-    def threshold(self) -> float:
-        """What the evidence must reach for an alarm: the stated average run length."""
-        return self._arl
-
     def retune(self, arl: float) -> None:
-        """Go on with another average run length; the state of the keys stays as it is.
+        """Go on with another average run length (or days); the state of the keys stays as it is.
 
         Raises:
-            ValueError: not above 1, or above 1e300.
+            ValueError: not above 1 (as days, 0), or above 1e20.
         """
-        self._arl = report.check_arl(arl, MAX_ARL)
-        self._guarantee = exact_guarantee(arl)
+        arl = report.check_arl(arl, MAX_ARL, per_day=self._escalator.per_day)
+        self._rule = self._escalator.rule(arl, UNIT)
 
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
         """Walk n pairs in order; see `ports.Bank.update`.
@@ -150,7 +165,7 @@ class PairBank(SlotBank):
         slots, x, y, times = self._slots.check_pairs(slots, x, y, times, self._plan.dims)
         n = len(slots)
         state_seq = np.zeros((2, n), dtype=np.int64)
-        answers = np.full((3, n), np.nan)
+        answers = np.full((4, n), np.nan)
         answers[EVIDENCE] = 0.0
         transitions: list[Transition] = []
         row = 0
@@ -165,7 +180,14 @@ class PairBank(SlotBank):
         clipped = int(log_ratios(answers[LOG_RATIO]))
         state = state_seq[0].astype(np.int8)
         return Scores(
-            state, state_seq[1], answers[LOG_RATIO], answers[DIVERGENCE], answers[EVIDENCE], transitions, clipped
+            state,
+            state_seq[1],
+            answers[LOG_RATIO],
+            answers[DIVERGENCE],
+            answers[EVIDENCE],
+            answers[THRESHOLD],
+            transitions,
+            clipped,
         )
 
     def forget(self, slot: int) -> Transition | None:
@@ -197,7 +219,7 @@ class PairBank(SlotBank):
             self._table,
             self._weights,
             self._alpha,
-            self._arl,
+            self._rule,
             state_seq,
             answers,
             self._scratch,
@@ -213,7 +235,9 @@ class PairBank(SlotBank):
             return transition
         if event == CLEARED:
             return self._cleared(row, slot, "rearmed", int(state[SEQ]) + 1)
-        fit(self._slots.floats[slot], state, self._table)
+        floats = self._slots.floats[slot]
+        floats[RATE] = samples_per_day(int(state[COUNT]) - 1, int(state[WARM_TIME]), int(state[CLOCK]))
+        fit(floats, state, self._table)
         state[COUNT] = 0
         if state[ALARM] == 0:
             state[PHASE] = ARMED
@@ -234,14 +258,17 @@ class PairBank(SlotBank):
             seq=int(state[SEQ]),
             crossing=crossing,
             evidence=evidence,
-            threshold=self._arl,
+            standing=self._standing(slot),
             guarantee=self._guarantee_of(slot),
         )
 
     def _rearm(self, slot: int) -> None:
         row, state = self._slots.floats[slot], self._slots.ints[slot]
+        clock = int(state[CLOCK])
+        row[ESCALATION] = self._escalator.raised(float(row[ESCALATION]), int(state[ALARM_TIME]), clock)
         state[ALARM] = 1
-        state[UNTIL] = min(int(state[CLOCK]) + self._dead_time_ms, _LAST_TIME)
+        state[ALARM_TIME] = clock
+        state[UNTIL] = min(clock + self._dead_time_ms, _LAST_TIME)
         if self._hold:
             state[PHASE] = RAISED
             state[HELD] = 1
@@ -249,7 +276,7 @@ class PairBank(SlotBank):
         else:
             state[PHASE] = WARMING
             state[COUNT] = 0
-            row[:] = 0.0
+            row[OUTLIVING:] = 0.0
 
     def _cleared(self, row: int, slot: int, reason: str, seq: int) -> Transition:
         return report.cleared(
@@ -257,13 +284,18 @@ class PairBank(SlotBank):
             slot=slot,
             seq=seq,
             reason=reason,
-            threshold=self._arl,
             time=int(self._slots.ints[slot, CLOCK]),
+            standing=self._standing(slot),
             guarantee=self._guarantee_of(slot),
         )
 
     def _guarantee_of(self, slot: int) -> report.Guarantee:
-        return _HELD_GUARANTEE if self._slots.ints[slot, HELD] == 1 else self._guarantee
+        return _HELD_GUARANTEE if self._slots.ints[slot, HELD] == 1 else exact_guarantee(self._standing(slot).arl)
+
+    def _standing(self, slot: int) -> Standing:
+        floats, state = self._slots.floats[slot], self._slots.ints[slot]
+        since, clock = int(state[ALARM_TIME]), int(state[CLOCK])
+        return standing_of(float(floats[RATE]), float(floats[ESCALATION]), since, clock, self._rule)
 
 
 def default_atoms(dims: int) -> int:
@@ -293,12 +325,9 @@ _HELD_GUARANTEE = report.Guarantee(
 )
 
 
-def _check(
-    dims: int, arl: float, warmup: int, alpha: float, atoms: int | None, on_alarm: str, dead_time_ms: int
-) -> None:
+def _check(dims: int, warmup: int, alpha: float, atoms: int | None, on_alarm: str, dead_time_ms: int) -> None:
     if dims < 1:
         raise ValueError(f"dims is {dims}; a pair needs at least one feature")
-    report.check_arl(arl, MAX_ARL)
     if warmup < MIN_WARMUP:
         raise ValueError(f"warmup is {warmup}; at least {MIN_WARMUP} pairs are needed for scales and atoms")
     if not 0.0 < alpha < 1.0:

@@ -12,6 +12,7 @@ import numpy as np
 from kstream_worker.detectors import battery
 from kstream_worker.detectors.pairs_state import (
     ALARM,
+    ALARM_TIME,
     ARMED,
     AT_ATOMS,
     AT_CENTER,
@@ -34,6 +35,7 @@ from kstream_worker.detectors.pairs_state import (
     COLUMNS,
     COUNT,
     DIMS,
+    ESCALATION,
     ESTIMATORS,
     FIXED,
     MIDDLE,
@@ -41,16 +43,19 @@ from kstream_worker.detectors.pairs_state import (
     PHASE,
     PRODUCTS,
     RAISED,
+    RATE,
     ROOM,
     RUNS,
     SEQ,
     UNTIL,
+    WARM_TIME,
     WARMING,
     WARMUP,
     WIDE,
     Plan,
 )
 from kstream_worker.detectors.report import advance_runs
+from kstream_worker.detectors.thresholds import LARGEST, threshold_of
 from kstream_worker.models import nystrom, scaling
 from kstream_worker.numerics.jit import inline, jit
 from kstream_worker.numerics.math import log
@@ -66,7 +71,7 @@ CLEARED = 1  # this pair finds the alarm over; it has not been looked at yet
 FULL = 2  # this pair completed a warm-up: the caller fits the key
 CROSSED = 3  # the evidence has reached the threshold: the caller re-arms the key
 
-LOG_RATIO, DIVERGENCE, EVIDENCE = 0, 1, 2  # rows of the answers
+LOG_RATIO, DIVERGENCE, EVIDENCE, THRESHOLD = 0, 1, 2, 3  # rows of the answers
 
 # Rows of the scratch matrix.
 _ZX, _ZY, _KX, _KY, _PX, _PY, _SX, _SY, _PAYOFF, _RUN, _GP, _GQ = 0, 1, 2, 3, 4, 7, 10, 11, 12, 13, 14, 15
@@ -90,7 +95,7 @@ def walk(
     at: np.ndarray,
     weights: np.ndarray,
     alpha: float,
-    threshold: float,
+    rule: np.ndarray,
     state_seq: np.ndarray,
     answers: np.ndarray,
     work: np.ndarray,
@@ -109,9 +114,9 @@ def walk(
         at: the plan's table.
         weights: float64[columns], of one bet of each column.
         alpha: weight of the live side in the relative ratio.
-        threshold: of the evidence.
+        rule: float64[4], what makes the threshold of the evidence (`thresholds.threshold_of`).
         state_seq: int64[2, n], phase before and number of each pair, filled.
-        answers: float64[3, n], log ratio, divergence and evidence, filled from the first armed pair on.
+        answers: float64[4, n], log ratio, divergence and evidence, filled from the first armed pair on; threshold.
         work: scratch.
         powers: int64[>= width of work], scratch.
 
@@ -130,7 +135,11 @@ def walk(
         state[SEQ] += 1
         state_seq[0, i] = state[PHASE]
         state_seq[1, i] = state[SEQ]
+        threshold = threshold_of(row[RATE], row[ESCALATION], state[ALARM_TIME], clock, rule)
+        answers[THRESHOLD, i] = threshold
         if state[PHASE] == WARMING:
+            if state[COUNT] == 0:
+                state[WARM_TIME] = clock
             _keep(row, state, x[i], y[i], at)
             if state[COUNT] == at[WARMUP]:
                 return FULL, i
@@ -139,7 +148,10 @@ def walk(
             answers[LOG_RATIO, i] = fy
             answers[DIVERGENCE, i] = divergence
             answers[EVIDENCE, i] = evidence
-            if evidence >= threshold:
+            if evidence >= LARGEST and threshold > LARGEST:
+                row[at[AT_STATISTIC] : at[AT_RUN_SEQ]] = 0.0  # as large as evidence gets: all bets begin anew
+                answers[EVIDENCE, i] = LARGEST
+            elif evidence >= threshold:
                 return CROSSED, i
     return FINISHED, len(slots)
 

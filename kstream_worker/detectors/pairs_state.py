@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors.battery import LEARNED, STAKES, bets_of, count_scores, padded, runs_of
 
+VERSION = 2  # of what a row holds: part of the fingerprint, so that rows of another one are refused
+
 # Columns of the int64 row; 0 is the random stream number of the key, which this detector does not need.
 PHASE = 1  # one of the three below
 COUNT = 2  # pairs of the warm-up while warming, steps of the estimators since
@@ -18,7 +20,14 @@ CLOCK = 5  # running maximum of the key's event times, milliseconds
 UNTIL = 6  # event time before which no further alarm is raised
 ALARM = 7  # 1 from `raised` to `cleared`
 HELD = 8  # 1 once an alarm was held: the estimators have seen what they judge
-INTS = 9
+ALARM_TIME = 9  # event time of the last alarm, from which its escalation decays
+WARM_TIME = 10  # event time of the first pair of the present, or last, warm-up
+INTS = 11
+
+# The first entries of the float64 row; they stay when all else is forgotten.
+RATE = 0  # pairs per day in the last warm-up; 0 before, inf where its event times do not differ
+ESCALATION = 1  # natural logarithm of the factor on the threshold right after the last alarm
+OUTLIVING = 2
 
 WARMING = 0
 ARMED = 1
@@ -99,8 +108,8 @@ def make_plan(dims: int, room: int, warmup: int) -> Plan:
     packed = room * (room + 1) // 2
     small = (dims, dims, 1, 2, 1, columns, bets_of(fixed), runs, runs, runs, ESTIMATORS * room)
     model = (dims * room, packed, packed, packed, packed)
-    starts = np.cumsum((0, *small, *model[:-1])).tolist()
-    length = sum(small) + max(sum(model), 2 * warmup * dims)
+    starts = np.cumsum((OUTLIVING, *small, *model[:-1])).tolist()
+    length = OUTLIVING + sum(small) + max(sum(model), 2 * warmup * dims)
     sizes = (dims, room, warmup, int(products), scores, fixed, columns, runs, bets_of(fixed))
     return Plan._make((*sizes, *starts, length))
 

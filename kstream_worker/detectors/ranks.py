@@ -26,12 +26,15 @@ from kstream_worker.detectors.ranks_layout import (
     COUNT,
     HELD,
     NO_DEPENDENCE,
+    OUTLIVING,
     PHASE,
     PROFILES,
     RAISED,
+    RATE,
     TRANSFORMS,
     UNTIL,
     V_SIZE,
+    WARM_TIME,
     WARMING,
     WHITEN,
     Options,
@@ -41,12 +44,13 @@ from kstream_worker.detectors.ranks_layout import (
     make_scratch,
 )
 from kstream_worker.detectors.ranks_report import guarantee_of, guarantee_of_alarm, read_crossing
-from kstream_worker.detectors.streams import MAX_ARL, StreamBank
+from kstream_worker.detectors.streams import StreamBank
+from kstream_worker.detectors.thresholds import WEEK_MS, escalator, samples_per_day
 from kstream_worker.models.bank import SlotArrays, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "ranks"
-ROW = 4  # of what the numbers of a row mean: snapshots of other rows are refused
+ROW = 5  # of what the numbers of a row mean: snapshots of other rows are refused
 DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN}
 DEFAULT_WARMUP = {"none": 200, "auto": 600, "whiten": 600}
 COMPACT_WARMUP = {"none": 200, "auto": 400, "whiten": 400}  # its samples fit into the room of what follows
@@ -65,6 +69,9 @@ class RankBank(StreamBank):
     until `dead_time_ms` have passed, and then clears and arms; from then on its guarantee is called
     `approximate`.
 
+    Each alarm multiplies the key's threshold by `escalation`; the factor falls back to 1 within `escalation_decay_ms`
+    (`thresholds`).
+
     With `dependence="auto"` the first two thirds of a warm-up are tested for serial dependence (Ljung-Box, 10
     lags); where it is found (p < .2/dims in any feature) every feature passes through an autoregression of order
     8 and its innovations are ranked; the guarantee is then `approximate`. `none` never does, `whiten` always.
@@ -73,11 +80,15 @@ class RankBank(StreamBank):
         dims: features of a sample.
         feature_names: their names in reports; `f0`, `f1`, ... by default.
         arl: samples of one key between false alarms in the mean, at least; above 1, up to 1e20. The threshold of the
-            evidence is twice that.
+            evidence is twice that, without escalation.
+        per_day: `arl` is the number of days between false alarms of one key instead. How many samples these are follows
+            from the rate of samples (with scores) in the key's last warm-up; at least 1e3, at most 1e12.
         warmup: samples before a key is armed; by default 200 without tests of dependence, else 600 (compact: 400).
         dependence: `auto`, `none` or `whiten`.
         on_alarm: `rebase` or `hold`.
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
+        escalation: factor on the key's threshold for each alarm; 1: none.
+        escalation_decay_ms: event time after an alarm in which that factor falls to 1, linearly on a logarithmic scale.
         profile: `default`, or `compact`: bags a quarter of the size and half the atoms. Slow drifts are found later or
             not at all; the guarantee is the same.
         alternative: `two-sided`, or `greater`: only features that rise raise alarms, and only by themselves and their
@@ -102,10 +113,13 @@ class RankBank(StreamBank):
         *,
         feature_names: Sequence[str] | None = None,
         arl: float = 1_000_000.0,
+        per_day: bool = False,
         warmup: int | None = None,
         dependence: str = "auto",
         on_alarm: str = "rebase",
         dead_time_ms: int = 0,
+        escalation: float = 1.0,
+        escalation_decay_ms: int = WEEK_MS,
         profile: str = "default",
         alternative: str = "two-sided",
         spikes: bool = True,
@@ -113,7 +127,8 @@ class RankBank(StreamBank):
         seed: int = 0,
         capacity: int = 64,
     ) -> None:
-        _check(dims, arl, warmup, dependence, on_alarm, dead_time_ms)
+        _check(dims, warmup, dependence, on_alarm, dead_time_ms)
+        rules = escalator(escalation, escalation_decay_ms, per_day=per_day)
         if profile not in PROFILES:
             raise ValueError(f"profile is {profile!r}; it must be one of {', '.join(map(repr, PROFILES))}")
         if alternative not in ALTERNATIVES:
@@ -142,6 +157,7 @@ class RankBank(StreamBank):
             "spikes": spikes,
             "transform": transform,
             "seed": seed,
+            **rules.settings(),
         }
         if layout.upward:
             settings["alternative"] = alternative
@@ -157,6 +173,7 @@ class RankBank(StreamBank):
             ),
             layout,
             arl,
+            rules,
         )
 
     def bytes_by_part(self) -> dict[str, int]:
@@ -200,7 +217,7 @@ class RankBank(StreamBank):
             state.shorts,
             self._plan,
             self._weights,
-            self.threshold,
+            self._rule,
             counts,
             answers,
             *self._scratch,
@@ -215,8 +232,9 @@ class RankBank(StreamBank):
 
     def _arm(self, slot: int) -> bool:
         """Arm a key whose warm-up is full; True if that clears its alarm."""
-        state = self._slots.ints[slot]
-        arm(self._slots.floats[slot], self._slots.shorts[slot], state, self._plan)
+        floats, state = self._slots.floats[slot], self._slots.ints[slot]
+        floats[RATE] = samples_per_day(int(state[COUNT]) - 1, int(state[WARM_TIME]), int(state[CLOCK]))
+        arm(floats, self._slots.shorts[slot], state, self._plan)
         state[COUNT] = 0
         waiting = state[ALARM] == 1 and state[CLOCK] < state[UNTIL]
         state[PHASE] = RAISED if waiting else ARMED
@@ -229,6 +247,7 @@ class RankBank(StreamBank):
         state = self._slots.ints[slot]
         crossing = read_crossing(self._slots.floats[slot], state, self._layout, self.feature_names)
         transition = self._raised(row, slot, evidence, crossing)
+        self._escalate(slot)
         self._rearm(slot)
         return transition
 
@@ -244,22 +263,21 @@ class RankBank(StreamBank):
             state[PHASE] = WARMING
             state[COUNT] = 0
             state[V_SIZE : ATOM_COUNT + 1] = 0
-            row[:] = 0.0
+            row[OUTLIVING:] = 0.0
 
-    def _guarantee(self, state: NDArray[np.int64]) -> report.Guarantee:
-        return guarantee_of(state, self._arl)
+    def _guarantee(self, slot: int) -> report.Guarantee:
+        return guarantee_of(self._slots.ints[slot], self._standing(slot).arl)
 
-    def _guarantee_of_alarm(self, state: NDArray[np.int64]) -> report.Guarantee:
-        return guarantee_of_alarm(state, self._arl, self._layout, self._weights)
+    def _guarantee_of_alarm(self, slot: int) -> report.Guarantee:
+        return guarantee_of_alarm(self._slots.ints[slot], self._standing(slot).arl, self._layout, self._weights)
 
 
 Column = TypeVar("Column", IntColumn, FloatMatrix)
 
 
-def _check(dims: int, arl: float, warmup: int | None, dependence: str, on_alarm: str, dead_time_ms: int) -> None:
+def _check(dims: int, warmup: int | None, dependence: str, on_alarm: str, dead_time_ms: int) -> None:
     if dims < 1:
         raise ValueError(f"dims is {dims}; a sample needs at least one feature")
-    report.check_arl(arl, MAX_ARL)
     if dependence not in DEPENDENCE:
         raise ValueError(f"dependence is {dependence!r}; it must be one of {', '.join(map(repr, DEPENDENCE))}")
     low, high = MIN_WARMUP[dependence], MAX_WARMUP[dependence]

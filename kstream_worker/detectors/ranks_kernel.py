@@ -17,34 +17,44 @@ from kstream_worker.detectors.ranks_fairness import close_sample
 from kstream_worker.detectors.ranks_hidden import look
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
+    ALARM_TIME,
     ARMED,
+    AT_R,
+    AT_RUN_PRODUCT,
     AT_VALUES,
     ATOM_COUNT,
     BEST,
+    BETS,
     CLOCK,
     COLUMNS,
     COUNT,
     DIMS,
+    ESCALATION,
     H_ROOM,
     HIDDEN_COUNT,
+    LOCATORS,
     PHASE,
     PHI_Z,
     PX,
     RAISED,
+    RATE,
     ROOT,
     SEQ,
     T_SIZE,
     UNTIL,
+    WARM_TIME,
     WARMING,
     WARMUP,
     WHITENED,
     X,
     Z,
+    singles,
     warmup_room,
 )
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import ratio, train
 from kstream_worker.detectors.ranks_sample import take_roots, to_steps, whiten_sample
+from kstream_worker.detectors.thresholds import LARGEST, threshold_of
 from kstream_worker.models.bank import STREAM
 from kstream_worker.numerics.jit import inline, jit
 from kstream_worker.numerics.math import log
@@ -57,7 +67,7 @@ CLEARED = 1  # this sample finds the alarm over; it has not been looked at yet
 FULL = 2  # this sample completed a warm-up: the caller arms the key
 CROSSED = 3  # a column has reached the threshold: the caller re-arms the key
 
-LOG_RATIO, DIVERGENCE, EVIDENCE = 0, 1, 2  # rows of the answers
+LOG_RATIO, DIVERGENCE, EVIDENCE, THRESHOLD = 0, 1, 2, 3  # rows of the answers
 STATES, NUMBERS, CLIPPED = 0, 1, 2  # rows of the integer answers
 
 
@@ -72,7 +82,7 @@ def walk(
     shorts: np.ndarray,
     plan: np.ndarray,
     weights: np.ndarray,
-    threshold: float,
+    rule: np.ndarray,
     counts: np.ndarray,
     answers: np.ndarray,
     q: np.ndarray,
@@ -91,9 +101,9 @@ def walk(
         shorts: int16[slots, plan[SHORTS]], state.
         plan: layout.
         weights: float64[columns].
-        threshold: of the largest weighted column.
+        rule: float64[4], what makes the threshold of the largest weighted column (`thresholds.threshold_of`).
         counts: int64[3, n], filled: state and number of each sample; whether its ratio was set to the floor.
-        answers: float64[3, n], filled: log ratio, divergence, evidence.
+        answers: float64[4, n], filled: log ratio, divergence, evidence, threshold.
         q: int16[> d + 1], scratch.
         work: scratch matrix.
         powers: int64[plan[ATOM_ROOM]], scratch.
@@ -117,10 +127,14 @@ def walk(
         state[SEQ] += 1
         counts[STATES, i] = state[PHASE]
         counts[NUMBERS, i] = state[SEQ]
+        threshold = threshold_of(row[RATE], row[ESCALATION], state[ALARM_TIME], clock, rule)
+        answers[THRESHOLD, i] = threshold
         if math.isnan(y[i, 0]):
             if state[PHASE] == ARMED:
                 answers[EVIDENCE, i] = largest_column(row, state, plan, weights)
         elif state[PHASE] == WARMING:
+            if state[COUNT] == 0:
+                state[WARM_TIME] = clock
             for j in range(plan[DIMS]):
                 room, at = warmup_room(row, shorts[slot], plan[DIMS] * state[COUNT] + j, plan)
                 room[at] = y[i, j]
@@ -131,7 +145,7 @@ def walk(
             _sample(y[i], row, state, plan, q, work)
             _judge(i, row, shorts[slot], state, times[i], plan, counts, answers, q, work, powers)
             if state[PHASE] == ARMED:
-                answers[EVIDENCE, i] = largest_column(row, state, plan, weights)
+                answers[EVIDENCE, i] = evidence_of(row, state, plan, weights, threshold)
                 if answers[EVIDENCE, i] >= threshold:
                     return CROSSED, i
     return FINISHED, len(slots)
@@ -185,6 +199,18 @@ def _judge(
     rank_means(row, shorts, state, stream, bet, time, q, plan, work)
     close_sample(row, state, plan)
     state[COUNT] += 1
+
+
+@inline
+def evidence_of(row: np.ndarray, state: np.ndarray, plan: np.ndarray, weights: np.ndarray, threshold: float) -> float:
+    """The largest column; where it is as large as evidence gets and the threshold lies above, all bets begin anew."""
+    evidence = largest_column(row, state, plan, weights)
+    if evidence >= LARGEST and threshold > LARGEST:
+        singles(row, plan[AT_R], plan[BETS])[:] = 0.0
+        row[plan[AT_VALUES] : plan[AT_VALUES] + plan[COLUMNS]] = 0.0
+        singles(row, plan[AT_RUN_PRODUCT], plan[LOCATORS])[:] = 0.0
+        return LARGEST
+    return evidence
 
 
 @inline

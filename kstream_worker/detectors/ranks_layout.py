@@ -89,12 +89,22 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     PICKED,  # candidate, and which way it has moved
     PICKED_SIDE,
     BEST,  # column of the largest value after the last sample
+    ALARM_TIME,  # event time of the last alarm, from which its escalation decays
+    WARM_TIME,  # event time of the first sample of the present, or last, warm-up
     BLOCK_TIME,  # event time of the first sample of the present block
     BLOCK_SUM,  # first of d sums over the present block, in steps
-) = range(1, 27)
+) = range(1, 29)
 
-# Columns of the float row.
-GAIN, DIVERGENCE, FADED, HEADER = range(4)
+# Columns of the float row; the first OUTLIVING stay when all else is forgotten.
+(
+    RATE,  # samples per day in the last warm-up; 0 before, inf where its event times do not differ
+    ESCALATION,  # natural logarithm of the factor on the threshold right after the last alarm
+    GAIN,
+    DIVERGENCE,
+    FADED,
+    HEADER,
+) = range(6)
+OUTLIVING = 2
 
 
 class Layout(NamedTuple):

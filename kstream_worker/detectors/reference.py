@@ -41,11 +41,12 @@ from kstream_worker.detectors.reference_layout import (
 )
 from kstream_worker.detectors.reference_report import guarantee_of, read_crossing
 from kstream_worker.detectors.streams import StreamBank
+from kstream_worker.detectors.thresholds import WEEK_MS, escalator
 from kstream_worker.models.bank import SlotArrays, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Transition
 
 KIND = "reference"
-ROW = 2  # of what the numbers of a row mean: snapshots of other rows are refused
+ROW = 3  # of what the numbers of a row mean: snapshots of other rows are refused
 MIN_SAMPLES, MAX_SAMPLES = 20, 2000
 _FIRST_TIME, _LAST_TIME = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -59,7 +60,9 @@ class ReferenceBank(StreamBank):
     `references`, or the first `samples` ones of its stream from event time `start_ms` on. A reference from the stream
     that holds at least 200 samples is closed early once the key's clock has passed `end_ms`. It is then frozen and the
     key armed; neither changes until the key is dropped. After an alarm the key raises no other until `dead_time_ms` of
-    event time have passed; then the alarm is cleared, the evidence is 0, and the key is armed again.
+    event time have passed; then the alarm is cleared, the evidence is 0, and the key is armed again. Each alarm
+    multiplies the key's threshold by `escalation`; the factor falls back to 1 within `escalation_decay_ms`
+    (`thresholds`).
 
     Args:
         dims: features of a sample.
@@ -73,8 +76,10 @@ class ReferenceBank(StreamBank):
         test: whether references are tested for serial dependence (Ljung-Box); where it is found, no rate is stated.
         feature_names: their names in reports; `f0`, `f1`, ... by default.
         arl: samples of one key between false alarms in the mean, at least, for about 1 - delta of references; above 1,
-            up to 1e20. The threshold of the evidence is twice that.
+            up to 1e20. The threshold of the evidence is twice that, without escalation.
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
+        escalation: factor on the key's threshold for each alarm; 1: none.
+        escalation_decay_ms: event time after an alarm in which that factor falls to 1, linearly on a logarithmic scale.
         seed: of random draws.
         capacity: slots at the start; the bank grows.
 
@@ -97,10 +102,13 @@ class ReferenceBank(StreamBank):
         feature_names: Sequence[str] | None = None,
         arl: float = 1_000_000.0,
         dead_time_ms: int = 0,
+        escalation: float = 1.0,
+        escalation_decay_ms: int = WEEK_MS,
         seed: int = 0,
         capacity: int = 64,
     ) -> None:
         layout = _check(dims, samples, delta, dead_time_ms)
+        rules = escalator(escalation, escalation_decay_ms)
         self.feature_names = report.feature_names(feature_names, dims)
         self._delta = delta
         self._z = tolerance(delta, layout.fixed)
@@ -124,6 +132,7 @@ class ReferenceBank(StreamBank):
             "test": test,
             "dead_time_ms": dead_time_ms,
             "seed": seed,
+            **rules.settings(),
         }
         super().__init__(
             SlotArrays(
@@ -137,6 +146,7 @@ class ReferenceBank(StreamBank):
             ),
             layout,
             arl,
+            rules,
         )
 
     def allocate(self, key: bytes) -> int:
@@ -175,7 +185,7 @@ class ReferenceBank(StreamBank):
             self._weights,
             self._span,
             self._z,
-            self.threshold,
+            self._rule,
             counts,
             answers,
             *self._scratch,
@@ -207,15 +217,16 @@ class ReferenceBank(StreamBank):
         floats, state = self._slots.floats[slot], self._slots.ints[slot]
         crossing = read_crossing(floats, state, self._layout, self.feature_names)
         transition = self._raised(row, slot, evidence, crossing)
+        self._escalate(slot)
         state[ALARM] = 1
         state[PHASE] = RAISED
         state[UNTIL] = min(int(state[CLOCK]) + self._dead_time_ms, int(_LAST_TIME))
         floats[self._layout.R : self._layout.run_time + self._layout.locators] = 0.0
         return transition
 
-    def _guarantee(self, state: NDArray[np.int64]) -> report.Guarantee:
+    def _guarantee(self, slot: int) -> report.Guarantee:
         elsewhere = "file" if self._references else "range" if self._ranged else ""
-        return guarantee_of(state, self._arl, self._delta, self._z, elsewhere)
+        return guarantee_of(self._slots.ints[slot], self._standing(slot).arl, self._delta, self._z, elsewhere)
 
 
 def digest_of(references: References) -> str:

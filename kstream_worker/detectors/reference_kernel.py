@@ -27,10 +27,12 @@ from kstream_worker.detectors.ranks_kernel import (
     NUMBERS,
     RATIO_FLOOR,
     STATES,
-    largest_column,
+    THRESHOLD,
+    evidence_of,
 )
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
+    ALARM_TIME,
     ARMED,
     AT_H_BAG,
     AT_H_SCORES,
@@ -42,6 +44,7 @@ from kstream_worker.detectors.ranks_layout import (
     CLOCK,
     COUNT,
     DIMS,
+    ESCALATION,
     FIXED,
     GAINS,
     H_COUNT,
@@ -50,6 +53,7 @@ from kstream_worker.detectors.ranks_layout import (
     PHASE,
     PHI_Z,
     RAISED,
+    RATE,
     SEQ,
     T_SIZE,
     UNTIL,
@@ -73,6 +77,7 @@ from kstream_worker.detectors.reference_bets import (
     sided,
 )
 from kstream_worker.detectors.reference_layout import GOAL, LATE
+from kstream_worker.detectors.thresholds import threshold_of
 from kstream_worker.models.bank import STREAM
 from kstream_worker.numerics.jit import inline, jit
 from kstream_worker.numerics.math import log
@@ -94,7 +99,7 @@ def walk(
     weights: np.ndarray,
     span: np.ndarray,
     z: float,
-    threshold: float,
+    rule: np.ndarray,
     counts: np.ndarray,
     answers: np.ndarray,
     q: np.ndarray,
@@ -115,9 +120,9 @@ def walk(
         weights: float64[columns].
         span: int64[3], event times between which samples join the reference, and how many are enough at the end.
         z: tolerance in standard deviations.
-        threshold: of the largest weighted column.
+        rule: float64[4], what makes the threshold of the largest weighted column (`thresholds.threshold_of`).
         counts: int64[3, n], filled: state and number of each sample; whether its ratio was set to the floor.
-        answers: float64[3, n], filled: log ratio, divergence, evidence.
+        answers: float64[4, n], filled: log ratio, divergence, evidence, threshold.
         q: int16[d + 1], scratch.
         work: scratch matrix.
         powers: int64[ATOMS], scratch.
@@ -141,13 +146,15 @@ def walk(
         state[SEQ] += 1
         counts[STATES, i] = state[PHASE]
         counts[NUMBERS, i] = state[SEQ]
+        threshold = threshold_of(row[RATE], row[ESCALATION], state[ALARM_TIME], clock, rule)
+        answers[THRESHOLD, i] = threshold
         if state[PHASE] == WARMING:
             _collect(y[i], times[i], row, shorts[slots[i]], state, span, plan)
         else:
             to_steps(y[i], row, plan, q, work[Z])
             _judge(i, row, shorts[slots[i]], state, times[i], z, plan, counts, answers, q, work, powers)
             if state[PHASE] == ARMED:
-                answers[EVIDENCE, i] = largest_column(row, state, plan, weights)
+                answers[EVIDENCE, i] = evidence_of(row, state, plan, weights, threshold)
                 if answers[EVIDENCE, i] >= threshold:
                     return CROSSED, i
     return FINISHED, len(slots)

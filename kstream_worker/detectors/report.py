@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kstream_worker.detectors.thresholds import Standing
 from kstream_worker.numerics.jit import inline
 from kstream_worker.records import Transition
 
@@ -25,14 +26,15 @@ LEARNED = "learned"
 RADIUS = "radius"
 
 
-def check_arl(arl: float, largest: float) -> float:
-    """The average run length as a float.
+def check_arl(arl: float, largest: float, *, per_day: bool = False) -> float:
+    """The average run length, or with `per_day` the days that it lasts, as a float.
 
     Raises:
-        ValueError: not above 1, or above the largest that keeps the statistics finite.
+        ValueError: not above 1 (with `per_day` 0), or above the largest that keeps the statistics finite.
     """
-    if not 1.0 < arl <= largest:
-        raise ValueError(f"arl is {arl}; it must lie above 1 and not above {largest:g}")
+    least = 0.0 if per_day else 1.0
+    if not least < arl <= largest:
+        raise ValueError(f"arl is {arl}; it must lie above {least:g} and not above {largest:g}")
     return float(arl)
 
 
@@ -122,7 +124,7 @@ def share_evidence(
 
 
 def raised(
-    *, row: int, slot: int, seq: int, crossing: Crossing, evidence: float, threshold: float, guarantee: Guarantee
+    *, row: int, slot: int, seq: int, crossing: Crossing, evidence: float, standing: Standing, guarantee: Guarantee
 ) -> Transition:
     """The transition of a score that crossed."""
     return Transition(
@@ -132,18 +134,21 @@ def raised(
         reason=crossing.score,
         seq=seq,
         evidence=evidence,
-        threshold=threshold,
+        threshold=standing.threshold,
         change_seq=crossing.change_seq,
         change_time=crossing.change_time,
         direction=crossing.direction,
         features=crossing.features,
         guarantee=guarantee.level,
         guarantee_reason=guarantee.reason,
+        arl=standing.arl,
+        escalation=standing.escalation,
+        false_alarms_per_day=standing.false_alarms_per_day,
     )
 
 
 def cleared(
-    *, row: int, slot: int, seq: int, reason: str, threshold: float, time: int, guarantee: Guarantee
+    *, row: int, slot: int, seq: int, reason: str, time: int, standing: Standing, guarantee: Guarantee
 ) -> Transition:
     """The transition of an alarm that is over: `rearmed` or `forgotten`.
 
@@ -156,13 +161,16 @@ def cleared(
         reason=reason,
         seq=seq,
         evidence=0.0,
-        threshold=threshold,
+        threshold=standing.threshold,
         change_seq=seq,
         change_time=time,
         direction="both",
         features=(),
         guarantee=guarantee.level,
         guarantee_reason=guarantee.reason,
+        arl=standing.arl,
+        escalation=standing.escalation,
+        false_alarms_per_day=standing.false_alarms_per_day,
     )
 
 

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
-from kstream_worker.detectors.ranks_kernel import CLIPPED, EVIDENCE, FINISHED, NUMBERS, STATES
-from kstream_worker.detectors.ranks_layout import ALARM, CLOCK, SEQ, Layout
+from kstream_worker.detectors.ranks_kernel import CLIPPED, EVIDENCE, FINISHED, NUMBERS, STATES, THRESHOLD
+from kstream_worker.detectors.ranks_layout import ALARM, ALARM_TIME, CLOCK, ESCALATION, RATE, SEQ, Layout
+from kstream_worker.detectors.thresholds import Escalator, Standing, standing_of
 from kstream_worker.models.bank import SlotArrays, SlotBank
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 MAX_ARL = 1e20  # the statistics, in single precision, stay finite
+UNIT = 2.0  # threshold per average run length
 
 
 class StreamBank(SlotBank):
@@ -23,31 +25,30 @@ class StreamBank(SlotBank):
     Args:
         slots: the keys' rows.
         layout: of a row.
-        arl: samples of one key between false alarms in the mean, at least.
+        arl: samples of one key between false alarms in the mean, at least; in days of a key's own rate where the
+            escalator says so.
+        escalator: what alarms do to the threshold of their key.
 
     Raises:
-        ValueError: `arl` is not above 1, or above 1e20.
+        ValueError: `arl` is not above 1 (as days, 0), or above 1e20.
     """
 
     against: ClassVar[str]  # what a key's samples are compared with, in words
 
-    def __init__(self, slots: SlotArrays, layout: Layout, arl: float) -> None:
+    def __init__(self, slots: SlotArrays, layout: Layout, arl: float, escalator: Escalator) -> None:
         super().__init__(slots)
         self._layout = layout
-        self._arl = report.check_arl(arl, MAX_ARL)
-
-    @property
-    def threshold(self) -> float:
-        """What the evidence must reach for an alarm: twice the stated average run length."""
-        return 2.0 * self._arl
+        self._escalator = escalator
+        self.retune(arl)
 
     def retune(self, arl: float) -> None:
-        """Go on with another average run length; the state of the keys stays as it is.
+        """Go on with another average run length (or days); the state of the keys stays as it is.
 
         Raises:
-            ValueError: not above 1, or above 1e20.
+            ValueError: not above 1 (as days, 0), or above 1e20.
         """
-        self._arl = report.check_arl(arl, MAX_ARL)
+        arl = report.check_arl(arl, MAX_ARL, per_day=self._escalator.per_day)
+        self._rule = self._escalator.rule(arl, UNIT)
 
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
         """Walk n samples in order; see `ports.Bank.update`.
@@ -69,7 +70,7 @@ class StreamBank(SlotBank):
         """Walk checked samples, event by event."""
         n = len(slots)
         counts = np.zeros((3, n), dtype=np.int64)
-        answers = np.full((3, n), np.nan)
+        answers = np.full((4, n), np.nan)
         answers[EVIDENCE] = 0.0
         transitions: list[Transition] = []
         at = 0
@@ -86,6 +87,7 @@ class StreamBank(SlotBank):
             answers[0],
             answers[1],
             answers[EVIDENCE],
+            answers[THRESHOLD],
             transitions,
             int(counts[CLIPPED].sum()),
         )
@@ -115,12 +117,25 @@ class StreamBank(SlotBank):
         """Do what an event asks for; the row to go on with, and what is to be published."""
 
     @abstractmethod
-    def _guarantee(self, state: NDArray[np.int64]) -> report.Guarantee:
-        """What may be said of an alarm of a key in this state."""
+    def _guarantee(self, slot: int) -> report.Guarantee:
+        """What may be said of an alarm of the key in its present state."""
 
-    def _guarantee_of_alarm(self, state: NDArray[np.int64]) -> report.Guarantee:
+    def _guarantee_of_alarm(self, slot: int) -> report.Guarantee:
         """What may be said of the alarm that is being raised."""
-        return self._guarantee(state)
+        return self._guarantee(slot)
+
+    def _standing(self, slot: int) -> Standing:
+        """How the key stands now."""
+        floats, state = self._slots.floats[slot], self._slots.ints[slot]
+        since, clock = int(state[ALARM_TIME]), int(state[CLOCK])
+        return standing_of(float(floats[RATE]), float(floats[ESCALATION]), since, clock, self._rule)
+
+    def _escalate(self, slot: int) -> None:
+        """Raise the key's threshold for the alarm that it raises now."""
+        floats, state = self._slots.floats[slot], self._slots.ints[slot]
+        clock = int(state[CLOCK])
+        floats[ESCALATION] = self._escalator.raised(float(floats[ESCALATION]), int(state[ALARM_TIME]), clock)
+        state[ALARM_TIME] = clock
 
     def _raised(self, row: int, slot: int, evidence: float, crossing: report.Crossing) -> Transition:
         state = self._slots.ints[slot]
@@ -130,8 +145,8 @@ class StreamBank(SlotBank):
             seq=int(state[SEQ]),
             crossing=crossing,
             evidence=evidence,
-            threshold=self.threshold,
-            guarantee=self._guarantee_of_alarm(state),
+            standing=self._standing(slot),
+            guarantee=self._guarantee_of_alarm(slot),
         )
 
     def _cleared(self, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:
@@ -142,7 +157,7 @@ class StreamBank(SlotBank):
             slot=slot,
             seq=int(state[SEQ]) + before,
             reason=reason,
-            threshold=self.threshold,
             time=int(state[CLOCK]),
-            guarantee=self._guarantee(state),
+            standing=self._standing(slot),
+            guarantee=self._guarantee(slot),
         )

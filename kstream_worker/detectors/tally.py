@@ -19,11 +19,6 @@ class Tally(SlotBank):
     def __init__(self) -> None:
         super().__init__(SlotArrays("tally", fingerprint_of({}), 0, floats=0, ints=2))
 
-    @property
-    def threshold(self) -> float:
-        """Infinite: there is no detector."""
-        return math.inf
-
     def retune(self, arl: float) -> None:
         """Nothing to do: there are no alarms."""
 
@@ -33,7 +28,7 @@ class Tally(SlotBank):
         seq = np.zeros(n, dtype=np.int64)
         _number(slots, self._slots.ints, seq)
         nothing = np.full(n, np.nan)
-        return Scores(np.zeros(n, dtype=np.int8), seq, nothing, nothing.copy(), np.zeros(n), [])
+        return Scores(np.zeros(n, dtype=np.int8), seq, nothing, nothing.copy(), np.zeros(n), np.full(n, math.inf), [])
 
     def forget(self, slot: int) -> Transition | None:  # noqa: ARG002
         """None: no alarm is ever up."""

@@ -102,7 +102,7 @@ class OlreBank(SlotBank):
             log_ratio,
             divergence,
         )
-        return Scores(state, seq, log_ratio, divergence, np.zeros(n), [], int(clipped))
+        return Scores(state, seq, log_ratio, divergence, np.zeros(n), np.full(n, np.inf), [], int(clipped))
 
     def ratio(self, slot: int, z: FloatMatrix) -> FloatColumn:
         """The estimated relative ratio at points; changes nothing.

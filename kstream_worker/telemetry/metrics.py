@@ -26,6 +26,7 @@ All names begin with `kstream_worker_`:
                 replay_span_records{topic,partition}    records to be read again if the process died now
                 dirty_keys{topic,partition}             keys with records beyond their last committed snapshot
                 restore_progress_ratio{topic,partition}  of a restore under way; absent when there is none
+                fleet_keys_ratio                        keys of this process over `detector.fleet_keys`
                 state_snapshot_budget_bytes_per_second  what snapshots may take at present
                 assigned_partitions                     partitions of this process
                 ready                                   1 when all of them are being read
@@ -118,6 +119,9 @@ GAUGES = {
     "dirty_keys": Description("Keys with records beyond their last committed snapshot.", _PARTITION),
     "restore_progress_ratio": Description(
         "Part of the state topic that a restore under way has read; absent when there is none.", _PARTITION
+    ),
+    "fleet_keys_ratio": Description(
+        "Keys of this process over `detector.fleet_keys`; absent without. Summed over processes it must stay at most 1."
     ),
     "state_snapshot_budget_bytes_per_second": Description("Bytes per second that snapshots may take at present."),
 }
@@ -216,8 +220,8 @@ class Metrics(Telemetry, Collector):
         """float64[n], log of the estimated ratio; NaN (warming) is left out."""
         self._observe("log_ratio", values)
 
-    def evidence(self, values: FloatColumn, threshold: float) -> None:
-        """float64[n], evidence in the units of `threshold`, what an alarm needs."""
+    def evidence(self, values: FloatColumn, threshold: FloatColumn) -> None:
+        """float64[n], evidence, and what each sample's key needs for an alarm (NaN where it is not known yet)."""
         self._observe("evidence_ratio", values / threshold)
 
     def transition(self, kind: str) -> None:
@@ -263,6 +267,11 @@ class Metrics(Telemetry, Collector):
         """State records committed to the state topic (headers not counted), and their bytes."""
         self._add("state_snapshots", n)
         self._add("state_snapshot_bytes", n_bytes)
+
+    def fleet_keys(self, live: int, allowed: int) -> None:
+        """Keys that hold a model in this process, and how many the whole fleet was said to have."""
+        with self._lock:
+            self._gauges["fleet_keys_ratio"][()] = live / allowed
 
     def snapshot_budget(self, bytes_per_s: float) -> None:
         """What snapshots may take at present."""

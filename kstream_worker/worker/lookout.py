@@ -31,6 +31,7 @@ class Lookout:
         telemetry: measurements.
         board: what the http endpoints show.
         give_up_s: how long the bus may stay silent.
+        fleet_keys: keys that share the false alarms of a fleet, over all processes; None where none are shared.
         clock: monotonic seconds.
     """
 
@@ -42,6 +43,7 @@ class Lookout:
         telemetry: Telemetry,
         board: Board,
         give_up_s: float,
+        fleet_keys: int | None,
         clock: Callable[[], float],
     ) -> None:
         self._cluster = cluster
@@ -49,6 +51,8 @@ class Lookout:
         self._watchdog = watchdog
         self._telemetry = telemetry
         self._board = board
+        self._fleet_keys = fleet_keys
+        self._crowded = False
         self._clock = clock
         self._silence = Patience(clock, give_up_s, 0.1, "Check that the brokers can be reached, then start again.")
         self._lag_at_s = 0.0
@@ -77,6 +81,8 @@ class Lookout:
             self._telemetry.dirty_keys(tp, len(task.ledger.dirty))
             if task.ledger.replaying and tp not in unread:
                 self._pass_markers(task, source.position(tp))
+        if self._fleet_keys is not None:
+            self._look_at_fleet(sum(task.live_keys for task in tasks.values()), self._fleet_keys)
         now = self._clock()
         if tasks and now >= self._lag_at_s:
             self._lag_at_s = now + _LAG_EVERY_S
@@ -97,6 +103,18 @@ class Lookout:
         self._watchdog.forget(partition)
         self._telemetry.forget_partition(partition)
         self._board.forget_partition(partition)
+
+    def _look_at_fleet(self, live: int, allowed: int) -> None:
+        """What one process can know: more keys than the whole fleet was said to have are too many."""
+        self._telemetry.fleet_keys(live, allowed)
+        if live > allowed and not self._crowded:
+            log.warning(
+                "more keys than detector.fleet_keys: together they may raise more false alarms than "
+                "detector.fleet_false_alarms_per_day; raise fleet_keys to the number of keys",
+                live_keys=live,
+                fleet_keys=allowed,
+            )
+        self._crowded = live > allowed
 
     def _look_at_lag(
         self,

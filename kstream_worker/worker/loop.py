@@ -89,6 +89,7 @@ class Worker:
             telemetry,
             board,
             settings.commit.give_up_s,
+            settings.fleet_keys,
             clock,
         )
         self._unowned = UnownedWatch(self._cluster, settings.topic, clock)

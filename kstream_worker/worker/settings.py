@@ -24,6 +24,7 @@ class LoopSettings:
         grace_s: time from a request to stop until the process gives up on its last commit.
         leave: tell the group at the end even if this is a static member.
         drain: read nothing new; bring all models up to date, snapshot them all, and end.
+        fleet_keys: keys that share the false alarms of a fleet, over all processes; None where none are shared.
         progress_timeout_s: a partition that stands still for half of it is started again.
     """
 
@@ -37,3 +38,4 @@ class LoopSettings:
     leave: bool = False
     drain: bool = False
     progress_timeout_s: float = 120.0
+    fleet_keys: int | None = None

@@ -315,7 +315,7 @@ class Task:
         self._telemetry.scored(len(scores.seq))
         self._telemetry.clipped(scores.clipped)
         self._telemetry.log_ratios(scores.log_ratio)
-        self._telemetry.evidence(scores.evidence, self._bank.threshold)
+        self._telemetry.evidence(scores.evidence, scores.threshold)
 
     def _count_warnings(self, *, tell: bool) -> None:
         so_far = Counter(self._decoder.warnings)

@@ -27,7 +27,6 @@ def encoder_of(
     estimate_every: int = 1,
     max_dead_letter_bytes: int = 10_000,
     model: str | None = None,
-    threshold: float = 1_000_000.0,
 ) -> OutputEncoder:
     names = ("drift-estimates", "drift-alarms", "drift-dead-letters")
     estimates, alarms, dead_letters = (Topic(name, partitions) for name in names)
@@ -39,8 +38,6 @@ def encoder_of(
             estimates=estimates,
             alarms=alarms,
             dead_letters=dead_letters,
-            arl=1_000_000.0,
-            threshold=threshold,
             model=model,
             columns=COLUMNS if model else (),
             estimate_every=estimate_every,
@@ -63,6 +60,7 @@ def scores_of(n: int) -> Scores:
         log_ratio=np.where(warm, 0.1 + np.arange(n) / 3, np.nan),
         divergence=np.where(warm, 1e-7, np.nan),
         evidence=np.where(warm, 1234567.875, 0.0),
+        threshold=np.full(n, 2_000_000.0),
         transitions=[],
     )
 
@@ -74,14 +72,17 @@ def transition_of(kind: str = "raised", reason: str | None = None) -> Transition
         kind=kind,
         reason=reason or ("temp" if kind == "raised" else "forgotten"),
         seq=1042,
-        evidence=1_048_576.25,
-        threshold=1_000_000.0,
+        evidence=20_971_520.25,
+        threshold=20_000_000.0,
         change_seq=1001,
         change_time=1_760_000_000_000,
         direction="up",
         features=(("temp", 0.75), ("flow", 0.25)),
         guarantee="exact_if_iid",
         guarantee_reason="samples of a key are independent and alike until the change",
+        arl=1_000_000.0,
+        escalation=10.0,
+        false_alarms_per_day=0.00864,
     )
 
 

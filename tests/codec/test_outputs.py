@@ -112,7 +112,8 @@ def test_estimates_of_a_model_have_its_values_by_name_and_those_of_ratios_have_n
 def test_a_model_without_alarms_has_no_threshold() -> None:
     scores = scores_of(2)
     scores.estimates = np.zeros((2, 2))
-    (found,) = encoder_of(model="forecast", threshold=math.inf).estimates(INPUT, samples_of([b"a", b"b"]), scores)
+    scores.threshold[:] = math.inf
+    (found,) = encoder_of(model="forecast").estimates(INPUT, samples_of([b"a", b"b"]), scores)
     said = payload(found.values[1])
     validator("estimate").validate(said)
     assert said["threshold"] is None

@@ -73,6 +73,32 @@ BANKS: dict[str, Case] = {
         False,
         lambda: RankBank(DIMS, arl=20.0, warmup=21, dependence="none"),
     ),
+    "pairs-escalating": Case(
+        lambda seed: PairBank(DIMS, arl=1e3, warmup=20, atoms=12, escalation=1.5, escalation_decay_ms=9000, seed=seed),
+        True,
+        lambda: PairBank(DIMS, arl=1e3, warmup=20, atoms=12, escalation=1.5, escalation_decay_ms=9001),
+    ),
+    "ranks-per-day": Case(
+        lambda seed: RankBank(DIMS, arl=0.05, per_day=True, warmup=20, dependence="none", escalation=1.5, seed=seed),
+        False,
+        lambda: RankBank(DIMS, arl=20.0, warmup=20, dependence="none", escalation=1.5),
+    ),
+    "ranks-escalating": Case(
+        lambda seed: RankBank(
+            DIMS,
+            arl=20.0,
+            warmup=20,
+            dependence="none",
+            on_alarm="hold",
+            escalation=3.0,
+            escalation_decay_ms=40_000,
+            seed=seed,
+        ),
+        False,
+        lambda: RankBank(
+            DIMS, arl=20.0, warmup=20, dependence="none", on_alarm="hold", escalation=2.0, escalation_decay_ms=40_000
+        ),
+    ),
     "ranks-compact": Case(
         lambda seed: RankBank(DIMS, arl=20.0, warmup=20, dependence="none", profile="compact", seed=seed),
         False,
@@ -87,6 +113,11 @@ BANKS: dict[str, Case] = {
         lambda seed: ReferenceBank(DIMS, arl=20.0, samples=60, delta=0.4, dead_time_ms=9000, seed=seed),
         False,
         lambda: ReferenceBank(DIMS, arl=20.0, samples=60, delta=0.3, dead_time_ms=9000),
+    ),
+    "reference-escalating": Case(
+        lambda seed: ReferenceBank(DIMS, arl=20.0, samples=60, delta=0.4, escalation=2.0, seed=seed),
+        False,
+        lambda: ReferenceBank(DIMS, arl=20.0, samples=60, delta=0.4),
     ),
     "reference-file": Case(
         lambda seed: ReferenceBank(

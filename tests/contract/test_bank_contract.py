@@ -22,7 +22,7 @@ from kstream_worker.records import Scores
 LENGTH = 150
 CHANGE = 90
 SEED = 7
-COLUMNS = ("state", "seq", "log_ratio", "divergence", "evidence")
+COLUMNS = ("state", "seq", "log_ratio", "divergence", "evidence", "threshold")
 
 Stream = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 

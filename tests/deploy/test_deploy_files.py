@@ -44,6 +44,7 @@ def exported() -> dict[str, set[str]]:
     metrics.replay_span(tp, 1)
     metrics.dirty_keys(tp, 1)
     metrics.snapshot_budget(1.0)
+    metrics.fleet_keys(1, 1)
     metrics.restored(tp, 1, 1.0)
     metrics.restoring(tp, 1, 2)
     samples = [sample for family in metrics.registry.collect() for sample in family.samples]

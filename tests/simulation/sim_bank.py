@@ -37,11 +37,6 @@ class TinyBank:
         """Bytes of all rows."""
         return self.bytes_per_key * len(self._rows)
 
-    @property
-    def threshold(self) -> float:
-        """Twice the average run length."""
-        return 2.0 * self._arl
-
     def retune(self, arl: float) -> None:
         """Go on with another average run length."""
         self._arl = int(arl)
@@ -86,6 +81,7 @@ class TinyBank:
             -evidence,
             evidence / 3.0,
             evidence,
+            np.full(n, 2.0 * self._arl),
             transitions,
         )
 
@@ -118,5 +114,18 @@ class TinyBank:
         evidence = float(word >> 40)
         weights = (("y[0]", 1.0),)
         return Transition(
-            row, slot, kind, reason, seq, evidence, self.threshold, seq, time_ms, "up", weights, "none", "a test's bank"
+            row,
+            slot,
+            kind,
+            reason,
+            seq,
+            evidence,
+            2.0 * self._arl,
+            seq,
+            time_ms,
+            "up",
+            weights,
+            "none",
+            "a test's bank",
+            float(self._arl),
         )

@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from sim_parts import GROUP, OUTPUTS, bank_of, broker_of, simulated_parts, worker_of
+from sim_parts import GROUP, OUTPUTS, broker_of, simulated_parts, worker_of
 from sim_scenario import Scenario, scenario_of
 from sim_script import TOPIC, Playback, write
 
-from kstream_worker import app
 from kstream_worker.bus.fake import FakeBroker
-from kstream_worker.codec.outputs import OutputEncoder
-from kstream_worker.records import Messages, Samples, Scores, TopicPartition, Transition
+from kstream_worker.records import TopicPartition
 from kstream_worker.state.opening import Opening
 from kstream_worker.worker.loop import Worker
 from kstream_worker.worker.task import Task
@@ -98,7 +96,6 @@ def undisturbed(seed: int, arls: Arls, rejected: Rejected) -> Result:
 def _dictate(worker: Worker, scenario: Scenario, arls: Arls, rejected: Rejected, changes: bool) -> None:
     """Tell a worker's tasks beforehand what is to come."""
     make_task = worker._opener._make_task
-    cluster = worker._cluster
 
     def make(partition: TopicPartition) -> Task:
         task = make_task(partition)
@@ -114,45 +111,9 @@ def _dictate(worker: Worker, scenario: Scenario, arls: Arls, rejected: Rejected,
         if changes:
             process = task.process
             task.process = lambda batch: [out for part in task._parts(batch) for out in process(part)]  # type: ignore[method-assign]
-            task._encoder = _Encoders(
-                {
-                    arl: app.build_encoder(_config(scenario, arl), cluster, bank_of(scenario, arl))
-                    for arl in scenario.arls
-                },
-                task,
-            )
         return task
 
     worker._opener._make_task = make
-
-
-def _config(scenario: Scenario, arl: float) -> Any:
-    from sim_parts import config_of
-
-    return config_of(scenario, "oracle", arl)
-
-
-class _Encoders:
-    """The encoder of the average run length that holds at a record."""
-
-    def __init__(self, by_arl: Mapping[float, OutputEncoder], task: Task) -> None:
-        self._by_arl = by_arl
-        self._task = task
-
-    def _at(self, offset: int) -> OutputEncoder:
-        return self._by_arl[self._task.ledger.arl_at(offset)]
-
-    def estimates(self, partition: TopicPartition, samples: Samples, scores: Scores) -> list[Messages]:
-        return self._at(int(samples.offsets[0])).estimates(partition, samples, scores)
-
-    def alarm(
-        self, partition: TopicPartition, key: bytes, offset: int, event_time: int, stamp: int, transition: Transition,
-        now_ms: int, ordinal: int = 0,
-    ) -> Messages:  # fmt: skip
-        return self._at(offset).alarm(partition, key, offset, event_time, stamp, transition, now_ms, ordinal)
-
-    def dead_letters(self, batch: Any, rejects: Any) -> list[Messages]:
-        return next(iter(self._by_arl.values())).dead_letters(batch, rejects)
 
 
 def _done(worker: Worker, broker: FakeBroker) -> bool:

@@ -153,12 +153,12 @@ def simulated_parts(scenario: Scenario, hazards: Hazards | None) -> Iterator[Non
 
 
 _DECODER = app.build_decoder(_BASE)
-_ENCODERS: dict[tuple[float, float, int], OutputEncoder] = {}
+_ENCODERS: dict[int, OutputEncoder] = {}
 _build_encoder: Callable[[Config, Cluster, Bank], OutputEncoder] = app.build_encoder
 
 
 def _encoder_of(config: Config, cluster: Cluster, bank: Bank) -> OutputEncoder:
-    key = (bank.threshold, config.detector.arl, cluster.partition_count(TOPIC) or 0)
+    key = cluster.partition_count(TOPIC) or 0
     if key not in _ENCODERS:
         _ENCODERS[key] = _build_encoder(config, cluster, bank)
     return _ENCODERS[key]

@@ -18,6 +18,7 @@ import numpy as np
 from kstream_worker import app
 from kstream_worker.bus.fake import FakeBroker
 from kstream_worker.config import Config, from_dict
+from kstream_worker.detectors.pairs_state import VERSION
 from kstream_worker.detectors.ranks import ROW
 from kstream_worker.records import Committed, TopicPartition
 from kstream_worker.state.format import decode_header
@@ -42,7 +43,7 @@ BANKS: dict[str, dict[str, Any]] = {
 
 
 # Where the rows of a bank were laid out anew, files of each layout stand beside each other.
-ROWS = {"ranks": f"-row{ROW}"}
+ROWS = {"pairs": f"-row{VERSION}", "ranks": f"-row{ROW}"}
 
 
 class Golden(NamedTuple):
@@ -188,7 +189,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for bank in BANKS:
         for format in (1, 2):
-            path = FOLDER / f"state-{format}-{bank}{ROWS.get(bank, '')}.json"
+            path = FOLDER / f"state-{format}-{bank}{ROWS[bank]}.json"
             if not path.exists():
                 path.write_text(json.dumps(golden_of(bank, format)._asdict(), indent=0), encoding="utf-8")
 

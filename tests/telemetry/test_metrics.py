@@ -56,7 +56,7 @@ def work(telemetry: Telemetry) -> None:
     telemetry.scored(148)
     telemetry.clipped(4)
     telemetry.log_ratios(np.array([np.nan, -0.3, 0.0, 0.05, 9.0]))
-    telemetry.evidence(np.array([0.0, 500.0, 1000.0, np.nan]), 1000.0)
+    telemetry.evidence(np.array([0.0, 500.0, 1000.0, np.nan]), np.full(4, 1000.0))
     telemetry.transition("raised")
     telemetry.transition("cleared")
     telemetry.stage_seconds("decode", 0.02)
@@ -68,6 +68,7 @@ def work(telemetry: Telemetry) -> None:
     telemetry.outbox_bytes(FIRST, 512)
     telemetry.snapshots(12, 3400)
     telemetry.snapshot_budget(4194304.0)
+    telemetry.fleet_keys(30, 20)
     telemetry.replay_span(FIRST, 900)
     telemetry.dirty_keys(FIRST, 8)
     telemetry.restoring(SECOND, 30, 120)
@@ -112,6 +113,7 @@ def test_what_the_worker_tells_is_what_prometheus_reads() -> None:
     assert value(metrics, "state_snapshots_total") == 12
     assert value(metrics, "state_snapshot_bytes_total") == 3400
     assert value(metrics, "state_snapshot_budget_bytes_per_second") == 4194304
+    assert value(metrics, "fleet_keys_ratio") == 1.5
     assert value(metrics, "replay_span_records", **partition) == 900
     assert value(metrics, "dirty_keys", **partition) == 8
     assert value(metrics, "restore_progress_ratio", topic="readings", partition="1") == 0.25
@@ -199,7 +201,7 @@ def test_unknown_lag_is_absent_and_a_partition_that_left_ends() -> None:
     metrics.forget_partition(FIRST)
     metrics.forget_partition(SECOND)
     left = {name.removeprefix(PREFIX) for name, _ in samples(metrics)} & set(GAUGES)
-    assert left == {"state_snapshot_budget_bytes_per_second"}  # of the process
+    assert left == {"fleet_keys_ratio", "state_snapshot_budget_bytes_per_second"}  # of the process
     assert value(metrics, "records_total", **partition) == 150
 
 
@@ -250,7 +252,7 @@ def test_reading_while_writing_is_consistent() -> None:
 
     def write() -> None:
         while not stop.is_set():
-            metrics.evidence(np.array([0.0, 1.0]), 1.0)
+            metrics.evidence(np.array([0.0, 1.0]), np.ones(2))
 
     writer = threading.Thread(target=write)
     writer.start()
