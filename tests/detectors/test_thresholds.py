@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_each_alarm_raises_the_threshold_of_its_own_key_alone(name: str) -> None
     alarms = [t for t in scores.transitions if t.kind == "raised"]
     assert len(alarms) >= 3
     assert alarms[0].threshold == unit
-    for before, alarm in zip(alarms, alarms[1:], strict=False):
+    for before, alarm in pairwise(alarms):
         left = 1.0 - MINUTE * (alarm.row - before.row) / (7 * DAY)
         after = scores.threshold[before.row + 1 : alarm.row + 1]
         assert (np.diff(after) < 0.0).all()
@@ -88,7 +89,7 @@ def test_a_key_that_never_comes_to_rest_has_a_bounded_number_of_alarms() -> None
     alarms = [t for t in scores.transitions if t.kind == "raised"]
     assert 2 <= len(alarms) <= at_once
     assert max(t.threshold for t in alarms) <= LARGEST
-    assert scores.evidence.max() <= max(LARGEST, max(t.evidence for t in alarms))
+    assert scores.evidence.max() <= max(LARGEST, *(t.evidence for t in alarms))
     assert np.isfinite(scores.evidence).all()
 
 
