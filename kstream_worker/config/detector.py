@@ -8,7 +8,7 @@ import msgspec
 
 from kstream_worker.config.fields import doc, duration
 
-# A key that never comes to rest raises at most 25 alarms at once, then less than four a day (with `arl` a million and
+# A key that never comes to rest raises at most 24 alarms at once, then less than four a day (with `arl` a million and
 # the default decay); the next change of its own is found at the price of some 16 % more evidence.
 DEFAULT_ESCALATION = 10.0
 

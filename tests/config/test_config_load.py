@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kstream_worker import app
 from kstream_worker.config import Config, ConfigProblems, from_dict, load
 from kstream_worker.config.fields import fields_of
 from kstream_worker.errors import ConfigError
@@ -342,3 +343,28 @@ def test_missing_files_and_empty_ones(tmp_path: Path) -> None:
 def test_malformed_variables() -> None:
     with pytest.raises(ConfigError, match="expected KSTREAM_WORKER__SECTION__KEY"):
         load(None, environment={"KSTREAM_WORKER__APP__": "x"})
+
+
+def test_a_fleet_is_whole_and_does_not_contradict_a_run_length() -> None:
+    fleet = {"fleet_keys": 2000, "fleet_false_alarms_per_day": 0.5}
+    config = from_dict({**KAFKA, "detector": fleet})
+    assert app.state_identity(config).arl == 4000.0
+    assert app.loop_settings(config).fleet_keys == 2000
+    for detector, words in (
+        ({"fleet_keys": 2000}, "go together"),
+        ({"fleet_false_alarms_per_day": 0.5}, "go together"),
+        ({**fleet, "arl": 1e5}, "contradicts"),
+        ({**fleet, "escalation": 0.1}, "escalation"),
+    ):
+        assert any(words in problem for problem in problems_of({**KAFKA, "detector": detector}))
+    reference = {**KAFKA, "detector": fleet, "pairing": {"mode": "reference"}}
+    assert any("no effect in `pairing.mode` reference" in problem for problem in problems_of(reference))
+
+
+def test_where_there_is_no_event_time_nothing_escalates() -> None:
+    files = {"kind": "files", "files": {"inputs": ["a.jsonl"]}}
+    assert from_dict(KAFKA).detector.escalation == 10.0
+    assert from_dict({**KAFKA, "bus": files}).detector.escalation == 1.0
+    for detector in ({"escalation": 2}, {"fleet_keys": 9, "fleet_false_alarms_per_day": 1}):
+        problems = problems_of({**KAFKA, "bus": files, "detector": detector})
+        assert any("bind `input.timestamp`" in problem for problem in problems)
