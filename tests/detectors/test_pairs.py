@@ -122,7 +122,7 @@ def test_over_the_two_orders_of_a_pair_the_evidence_grows_by_one_in_the_mean(dim
     x, y = normal_pairs(300, dims)
     bank = PairBank(dims, arl=1e20, warmup=20, atoms=12)
     slot = bank.allocate(b"key")
-    run(bank, x, y + 0.3, slot)
+    run(bank, x, y + 0.1, slot)
     plan, before = make_plan(dims, 12, 20), bank.snapshot(slot)
     weights = bet_weights(plan)
     R = bank._slots.floats[slot, plan.at_statistic : plan.at_statistic + plan.bets]
