@@ -60,7 +60,7 @@ def build_model_bank(config: Config, binding: Binding) -> ModelBank:
 
 def warm_up_detector() -> None:
     """Compile the detector of scores, or load it from its cache: a model may hold its scores back for long."""
-    bank = RankBank(1, alternative="greater")
+    bank = RankBank(1, alternative="greater", explained=False)
     n = 1200
     scores = np.random.default_rng(0).standard_normal((n, 1))
     bank.follow(np.full(n, bank.allocate(b""), dtype=np.int64), scores, np.zeros(n, dtype=np.int64))
@@ -97,6 +97,7 @@ def _detector(config: Config, model: Model) -> RankBank | Tally:
         alternative="greater",
         spikes=False,  # one sample that fits badly is no change of what the model describes
         transform="none",
+        explained=False,  # the samples of a key are not what the detector sees
         seed=config.model.seed,
         **optional,
     )

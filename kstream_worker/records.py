@@ -258,6 +258,68 @@ class Scores:
 
 
 @dataclass(slots=True, frozen=True)
+class Contribution:
+    """What one score adds to the evidence for a change.
+
+    Attributes:
+        name: a feature, `radius`, a pair `a*b`, or another score of several features that raised the alarm.
+        value: natural logarithm of the likelihood of a change of this score at `change_seq` against none.
+        direction: `up`, `down` or `both`: how the score moved.
+    """
+
+    name: str
+    value: float
+    direction: str
+
+
+@dataclass(slots=True, frozen=True)
+class Summary:
+    """One feature before and after the likely change, in the feature's own units.
+
+    Attributes:
+        name: of the feature.
+        before: median, spread (IQR / 1.349) and number of samples before it.
+        after: the same from it on.
+        size: how much the alarm's kind of change moved the feature: the median's difference, or the spread's.
+    """
+
+    name: str
+    before: tuple[float, float, int]
+    after: tuple[float, float, int]
+    size: float
+
+
+@dataclass(slots=True, frozen=True)
+class Explanation:
+    """What a raised alarm says of the change; none of it decides anything.
+
+    Attributes:
+        kind: `level`, `spread`, `shape`, `dependence`, `stuck` or `spike`.
+        severity: 0..1, from the size of the change, not from the evidence.
+        change_seq_low: first sample of a 90 % set for the first changed one; None where the change may lie before what
+            the key remembers.
+        change_seq_high: last sample of that set.
+        change_time_low: event time of the first, milliseconds since the epoch; None with it.
+        change_time_high: event time of the last.
+        contributions: of all scores, largest first; their values sum to `log_evidence`.
+        log_evidence: that sum.
+        summaries: of the leading features, in the order of the transition's `features`.
+        correlation: of the leading pair before and after, where the kind is `dependence` and it moved.
+    """
+
+    kind: str
+    severity: float
+    change_seq_low: int | None
+    change_seq_high: int
+    change_time_low: int | None
+    change_time_high: int
+    contributions: tuple[Contribution, ...]
+    log_evidence: float
+    summaries: tuple[Summary, ...]
+    correlation: tuple[float, float] | None = None
+
+
+@dataclass(slots=True, frozen=True)
 class Transition:
     """A key's alarm was raised or cleared by row `row` of the batch (by no row, -1, when the key was forgotten).
 
@@ -270,7 +332,7 @@ class Transition:
         seq: the sample's number within its key.
         evidence: the statistic when it crossed, in the units of `threshold`.
         threshold: what it had to reach, the key's escalation included.
-        change_seq: number within the key of the likely first changed sample (the start of the best-paying run of bets).
+        change_seq: number within the key of the likely first changed sample.
         change_time: event time of that sample, milliseconds since the epoch.
         direction: `up`, `down` or `both`: how the leading score moved.
         features: (name, weight) of the features that drive it, largest first, weights sum to 1.
@@ -279,6 +341,7 @@ class Transition:
         arl: samples between false alarms that the key is set to, without its escalation.
         escalation: factor by which former alarms of the key raise the threshold at this moment.
         false_alarms_per_day: expected of this key at its own rate and at `threshold`; NaN where its rate is not known.
+        explanation: of a raised alarm, by detectors that remember samples of the key.
     """
 
     row: int
@@ -297,6 +360,7 @@ class Transition:
     arl: float
     escalation: float = 1.0
     false_alarms_per_day: float = math.nan
+    explanation: Explanation | None = None
 
 
 STATE_NAMES = ("warming", "armed", "raised")

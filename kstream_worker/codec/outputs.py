@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from kstream_worker.codec.dead_letters import dead_letter
+from kstream_worker.codec.explanations import explanation_of
 from kstream_worker.codec.identity import ORDINALS, RANKS, Identity
 from kstream_worker.codec.partitions import output_partition
 from kstream_worker.codec.payloads import Alarm, Estimate, Feature, ModelEstimate, encode_all, key_text, key_texts
@@ -163,6 +164,7 @@ class OutputEncoder:
             lag_s=None if event_time < 0 else (now_ms - event_time) / 1000.0,
             escalation=transition.escalation,
             false_alarms_per_day=_known(transition.false_alarms_per_day),
+            explanation=explanation_of(transition),
         )
         target = self._target(key, partition, settings.alarms)
         return Messages(target, [key], [self._json.encode(payload)], [stamp], [_NO_HEADERS])

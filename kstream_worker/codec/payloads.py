@@ -64,6 +64,54 @@ class Feature(msgspec.Struct, gc=False):
     weight: float
 
 
+class Contribution(msgspec.Struct, gc=False):
+    """What one score adds to an alarm's `log_evidence`."""
+
+    name: str
+    value: float
+    direction: str
+
+
+class Values(msgspec.Struct, gc=False):
+    """One feature on one side of the change, in its own units."""
+
+    median: float | None
+    spread: float | None
+    n: int
+
+
+class Summary(msgspec.Struct, gc=False):
+    """One feature before and after the change, and how far that moved it."""
+
+    name: str
+    before: Values
+    after: Values
+    size: float | None
+
+
+class Correlation(msgspec.Struct, gc=False):
+    """Of the leading pair, where that moved."""
+
+    before: float
+    after: float
+
+
+class Explanation(msgspec.Struct, gc=False):
+    """What, when, how large; times in milliseconds since the epoch."""
+
+    kind: str
+    severity: float
+    change_seq_low: int | None
+    change_seq_high: int
+    change_time_low: int | None
+    change_time_high: int
+    evidence_ratio: float
+    log_evidence: float
+    contributions: list[Contribution]
+    summaries: list[Summary]
+    correlation: Correlation | None
+
+
 class Alarm(msgspec.Struct):
     """One transition of an alarm; times in milliseconds since the epoch, `lag_s` in seconds."""
 
@@ -91,6 +139,7 @@ class Alarm(msgspec.Struct):
     lag_s: float | None
     escalation: float
     false_alarms_per_day: float | None
+    explanation: Explanation | None
 
 
 def key_texts(keys: Sequence[bytes]) -> tuple[list[Text], list[Text]]:

@@ -225,9 +225,9 @@ class _Batch:
 
 
 def _told(transition: Transition, row: int) -> Transition:
-    """The detector's transition as one of the model."""
+    """The detector's transition as one of the model; what it says of the scores is not said of the samples."""
     said = guarantee_of(transition)
-    return replace(transition, row=row, guarantee=said.level, guarantee_reason=said.reason)
+    return replace(transition, row=row, guarantee=said.level, guarantee_reason=said.reason, explanation=None)
 
 
 def guarantee_of(transition: Transition) -> Guarantee:

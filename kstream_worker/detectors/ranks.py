@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
+from kstream_worker.detectors.history import settle
 from kstream_worker.detectors.ranks_arming import arm
 from kstream_worker.detectors.ranks_kernel import CROSSED, FULL, walk
 from kstream_worker.detectors.ranks_layout import (
@@ -98,6 +99,8 @@ class RankBank(StreamBank):
         transform: `auto` takes the square root of a feature that looks like counts, or is never negative and skewed to
             the right, in the first part of the warm-up; `sqrt` of all features; `none` of none. Below zero it is
             minus the root of the size.
+        explained: whether alarms have an explanation. It takes a history of the key's samples in its row, and is of no
+            use where these are not what an alarm is about.
         seed: of random draws.
         capacity: slots at the start; the bank grows.
 
@@ -124,6 +127,7 @@ class RankBank(StreamBank):
         alternative: str = "two-sided",
         spikes: bool = True,
         transform: str = "auto",
+        explained: bool = True,
         seed: int = 0,
         capacity: int = 64,
     ) -> None:
@@ -140,7 +144,7 @@ class RankBank(StreamBank):
         self.feature_names = report.feature_names(feature_names, dims)
         self._hold = on_alarm == "hold"
         self._dead_time_ms = dead_time_ms
-        shape = dims, warmup, DEPENDENCE[dependence], Options(profile, spikes, transform)
+        shape = dims, warmup, DEPENDENCE[dependence], Options(profile, spikes, transform, explained)
         layout = make_layout(*shape)._replace(upward=ALTERNATIVES[alternative])
         self._parts = bytes_by_part(*shape)
         self._plan = layout.table()
@@ -156,6 +160,7 @@ class RankBank(StreamBank):
             "profile": profile,
             "spikes": spikes,
             "transform": transform,
+            "explained": explained,
             "seed": seed,
             **rules.settings(),
         }
@@ -235,6 +240,7 @@ class RankBank(StreamBank):
         floats, state = self._slots.floats[slot], self._slots.ints[slot]
         floats[RATE] = samples_per_day(int(state[COUNT]) - 1, int(state[WARM_TIME]), int(state[CLOCK]))
         arm(floats, self._slots.shorts[slot], state, self._plan)
+        settle(floats, state, self._plan)
         state[COUNT] = 0
         waiting = state[ALARM] == 1 and state[CLOCK] < state[UNTIL]
         state[PHASE] = RAISED if waiting else ARMED
@@ -244,8 +250,9 @@ class RankBank(StreamBank):
         return True
 
     def _raise(self, row: int, slot: int, evidence: float) -> Transition:
-        state = self._slots.ints[slot]
-        crossing = read_crossing(self._slots.floats[slot], state, self._layout, self.feature_names)
+        rows = self._slots
+        key = rows.floats[slot], rows.shorts[slot], rows.ints[slot]
+        crossing = read_crossing(*key, self._layout, self.feature_names)
         transition = self._raised(row, slot, evidence, crossing)
         self._escalate(slot)
         self._rearm(slot)

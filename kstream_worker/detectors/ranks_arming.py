@@ -23,6 +23,7 @@ from kstream_worker.detectors.ranks_layout import (
     AT_RING,
     AT_ROOTED,
     AT_SCALE,
+    AT_STEPS,
     AT_T_RING,
     AT_UNION,
     AT_V_BAG,
@@ -141,7 +142,7 @@ def take_samples(row: np.ndarray, shorts: np.ndarray, n: int, plan: np.ndarray) 
         room, at = warmup_room(row, shorts, entry, plan)
         samples[entry] = room[at]
     row[plan[AT_UNION] :] = 0.0
-    shorts[:] = 0
+    shorts[: plan[AT_STEPS]] = 0
     return samples
 
 

@@ -16,6 +16,7 @@ from kstream_worker.detectors.ranks_layout import (
     AT_RUN_SEQ,
     AT_RUN_TIME,
     AT_S_BAG,
+    AT_STEPS,
     AT_T_RING,
     AT_V_BAG,
     AT_VALUES,
@@ -41,7 +42,6 @@ from kstream_worker.detectors.ranks_layout import (
     S_ROOM,
     S_SIZE,
     SEQ,
-    SHORTS,
     SPIKE_COUNT,
     TWO_SIDED_LOCATORS,
     UPWARD,
@@ -187,7 +187,7 @@ def rank_means(
         return
     n = state[S_SIZE]
     seq = state[SEQ]
-    bag = shorts[plan[AT_S_BAG] : plan[SHORTS]]
+    bag = shorts[plan[AT_S_BAG] : plan[AT_STEPS]]
     room = plan[S_ROOM]
     u = uniform(stream, RANK_SLOW, seq)
     for j in range(d):

@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from kstream_worker.detectors.history import remember, remember_nothing, start_memory
 from kstream_worker.detectors.ranks_columns import PICK, REPLACE, rank_fixed, rank_learned, rank_means
 from kstream_worker.detectors.ranks_fairness import close_sample
 from kstream_worker.detectors.ranks_hidden import look
@@ -40,6 +41,7 @@ from kstream_worker.detectors.ranks_layout import (
     RATE,
     ROOT,
     SEQ,
+    STEPS_SEQ,
     T_SIZE,
     UNTIL,
     WARM_TIME,
@@ -122,6 +124,7 @@ def walk(
             state[CLOCK] = clock
             # Blocks and the turns of T and H begin anew: a test is credited with samples since arming alone.
             state[COUNT] = 0
+            state[STEPS_SEQ] = state[SEQ]
             return CLEARED, i
         state[CLOCK] = clock
         state[SEQ] += 1
@@ -130,11 +133,16 @@ def walk(
         threshold = threshold_of(row[RATE], row[ESCALATION], state[ALARM_TIME], clock, rule)
         answers[THRESHOLD, i] = threshold
         if math.isnan(y[i, 0]):
+            remember_nothing(times[i], shorts[slot], state, plan)
             if state[PHASE] == ARMED:
                 answers[EVIDENCE, i] = largest_column(row, state, plan, weights)
         elif state[PHASE] == WARMING:
             if state[COUNT] == 0:
                 state[WARM_TIME] = clock
+                start_memory(y[i], row, state, plan)
+            for j in range(plan[DIMS]):
+                q[j] = 0  # there are no steps yet
+            remember(y[i], times[i], row, shorts[slot], state, q, plan)
             for j in range(plan[DIMS]):
                 room, at = warmup_room(row, shorts[slot], plan[DIMS] * state[COUNT] + j, plan)
                 room[at] = y[i, j]
@@ -143,6 +151,7 @@ def walk(
                 return FULL, i
         else:
             _sample(y[i], row, state, plan, q, work)
+            remember(y[i], times[i], row, shorts[slot], state, q, plan)
             _judge(i, row, shorts[slot], state, times[i], plan, counts, answers, q, work, powers)
             if state[PHASE] == ARMED:
                 answers[EVIDENCE, i] = evidence_of(row, state, plan, weights, threshold)

@@ -29,6 +29,8 @@ class Sizes(NamedTuple):
     learned: int  # H: samples that the learned score is ranked in; as many reference samples (T) train it
     slow: int  # block means
     atoms: int  # a multiple of 4: the estimator works on four at a time
+    history: int  # last samples that an alarm is explained from; half of them (64 at least) from five features on
+    kept: int  # older ones
 
 
 class Options(NamedTuple):
@@ -37,6 +39,7 @@ class Options(NamedTuple):
     profile: str = "default"
     spikes: bool = True
     transform: str = "auto"
+    explained: bool = True
 
 
 DEFAULTS = Options()
@@ -45,7 +48,8 @@ TRANSFORMS = {"none": ROOT_NONE, "auto": ROOT_AUTO, "sqrt": ROOT_ALL}
 SPIKE_WEIGHT = 0.2
 HIDDEN_WEIGHT = 0.1
 
-PROFILES = {"default": Sizes(1000, 500, 500, 40), "compact": Sizes(250, 125, 125, 20)}
+PROFILES = {"default": Sizes(1000, 500, 500, 40, 256, 96), "compact": Sizes(250, 125, 125, 20, 64, 48)}
+SHORTEST_HISTORY = 64
 
 # Candidates of the column that picks its score (`ranks_hidden`).
 ODD_ODD, EVEN_ODD, EVEN_EVEN, ODD_ODD_ODD = range(4)
@@ -91,9 +95,12 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     BEST,  # column of the largest value after the last sample
     ALARM_TIME,  # event time of the last alarm, from which its escalation decays
     WARM_TIME,  # event time of the first sample of the present, or last, warm-up
+    WARM_SEQ,  # number of the first sample of the last warm-up
+    STEPS_SEQ,  # number of the sample before the first that was bet on since the key was armed, or armed again
+    KEPT_SIZE,  # older samples that are remembered
     BLOCK_TIME,  # event time of the first sample of the present block
     BLOCK_SUM,  # first of d sums over the present block, in steps
-) = range(1, 29)
+) = range(1, 32)
 
 # Columns of the float row; the first OUTLIVING stay when all else is forgotten.
 (
@@ -137,6 +144,8 @@ class Layout(NamedTuple):
     h_room: int
     s_room: int
     atom_room: int
+    length: int  # of the history, 0 where alarms are not explained
+    kept_room: int
     # floats
     center: int
     scale: int
@@ -145,6 +154,9 @@ class Layout(NamedTuple):
     ring: int
     coef: int
     ar_cov: int
+    origin: int
+    history: int  # float32, relative to the origin
+    kept: int  # float32, the same of older samples
     union: int
     cov: int
     inverse: int  # float32
@@ -171,8 +183,10 @@ class Layout(NamedTuple):
     h_bag: int
     t_ring: int
     s_bag: int
+    steps: int  # of the history; no warm-up lies there
     shorts: int
     rooted: int  # of the integers: 1 for each feature whose square root is taken
+    times: int  # of the history
     ints: int
     upward: int = 0  # 1: bets pay for high coordinates alone
 
@@ -209,6 +223,8 @@ class Layout(NamedTuple):
     H_ROOM,
     S_ROOM,
     ATOM_ROOM,
+    LENGTH,
+    KEPT_ROOM,
     AT_CENTER,
     AT_SCALE,
     AT_RAW_CENTER,
@@ -216,6 +232,9 @@ class Layout(NamedTuple):
     AT_RING,
     AT_COEF,
     AT_AR_COV,
+    AT_ORIGIN,
+    AT_HISTORY,
+    AT_KEPT,
     AT_UNION,
     AT_COV,
     AT_INVERSE,
@@ -241,12 +260,14 @@ class Layout(NamedTuple):
     AT_H_BAG,
     AT_T_RING,
     AT_S_BAG,
+    AT_STEPS,
     SHORTS,
     AT_ROOTED,
+    AT_TIMES,
     INTS,
     UPWARD,
     HIDDEN_TABLE,  # kind and features of each candidate, four entries each
-) = range(62)
+) = range(69)
 
 
 # Rows of the scratch matrix.
@@ -324,6 +345,7 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     raw_center, raw_scale = at.take(whitening, "scales"), at.take(whitening, "scales")
     ring, coef = at.take(whitening * AR_ORDER, "autoregressions"), at.take(whitening * AR_TERMS, "autoregressions")
     ar_cov = at.take(whitening * AR_COV, "autoregressions")
+    length, kept_room, origin, history, kept = _remembered(at, dims, sizes, options)
     union = at.here
     packed = sizes.atoms * (sizes.atoms + 1) // 2
     cov, inverse = at.take(packed, "learned score"), at.take_singles(packed, "learned score")
@@ -344,9 +366,10 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     bags.take(-bags.here % 4, "bag of means")  # the warm-up's samples may lie there, as float64
     more = warmup * dims - (at.here - union) - bags.here // 4
     at.take(max(0, more), "warm-up beyond the rest")
-    rooted = BLOCK_SUM + dims
-    ints = rooted + dims
-    parts["counters"] += 8 * ints
+    steps = bags.take(length * dims, "history")
+    rooted, times = BLOCK_SUM + dims, BLOCK_SUM + 2 * dims
+    parts["counters"] += 8 * times
+    parts["history"] = parts.get("history", 0) + 8 * length
     layout = Layout(
         dims=dims,
         warmup=warmup,
@@ -373,6 +396,8 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         h_room=sizes.learned,
         s_room=sizes.slow,
         atom_room=sizes.atoms,
+        length=length,
+        kept_room=kept_room,
         center=center,
         scale=scale,
         raw_center=raw_center,
@@ -380,6 +405,9 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         ring=ring,
         coef=coef,
         ar_cov=ar_cov,
+        origin=origin,
+        history=history,
+        kept=kept,
         union=union,
         cov=cov,
         inverse=inverse,
@@ -405,11 +433,22 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         h_bag=h_bag,
         t_ring=t_ring,
         s_bag=s_bag,
+        steps=steps,
         shorts=bags.here,
         rooted=rooted,
-        ints=ints,
+        times=times,
+        ints=times + length,
     )
     return layout, parts
+
+
+def _remembered(at: Cursor, dims: int, sizes: Sizes, options: Options) -> tuple[int, int, int, int, int]:
+    """Length of the history, room of the older samples; where origin, history and these begin."""
+    if not options.explained:
+        return 0, 0, at.here, at.here, at.here
+    length = sizes.history if dims <= 4 else max(sizes.history // 2, SHORTEST_HISTORY)
+    origin, history = at.take(dims, "history"), at.take_singles(length * dims, "history")
+    return length, sizes.kept, origin, history, at.take_singles(sizes.kept * dims, "history")
 
 
 @inline

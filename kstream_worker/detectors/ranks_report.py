@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
 from kstream_worker.detectors.bets import BOTH, DIRECTION_NAMES, DOWN, TWO_SIDED, TWO_SIDED_DIRECTION, UP
+from kstream_worker.detectors.explanation import explain
 from kstream_worker.detectors.ranks_layout import (
     BEST,
     EVEN_EVEN,
@@ -61,9 +62,47 @@ def _hidden(names: tuple[str, ...], entry: tuple[int, ...]) -> report.Score:
 
 
 def read_crossing(
+    row: NDArray[np.float64],
+    shorts: NDArray[np.int16],
+    state: NDArray[np.int64],
+    layout: Layout,
+    names: tuple[str, ...],
+) -> report.Crossing:
+    """Read the crossing from a key's state: the column that crossed, and what the history says of it, if there is one.
+
+    Args:
+        row: float64[layout.floats], the key's floats.
+        shorts: int16[layout.shorts], the key's shorts.
+        state: int64[layout.ints], the key's integers.
+        layout: of the row.
+        names: of the features.
+    """
+    crossing = _read_runs(row, state, layout, names)
+    if not layout.length:
+        return crossing
+    column = int(state[BEST])
+    scores = column_scores(names, layout, int(state[PICKED]))
+    looked_at = scores[: layout.fixed] + (scores[-1:] if column == layout.hidden else ())
+    spike = layout.spikes <= column < layout.hidden
+    told = explain(row, shorts, state, layout, names, looked_at, _place_of(column, layout), spike=spike)
+    return crossing if told is None else crossing._replace(**told._asdict())
+
+
+def _place_of(column: int, layout: Layout) -> int | None:
+    """Which of the scores that are looked at a column ranks; None of the learned one."""
+    if column < layout.fixed:
+        return column
+    if column < layout.learned:
+        return column - layout.fixed
+    if column == layout.hidden:
+        return layout.fixed
+    return column - layout.spikes if column >= layout.spikes else None
+
+
+def _read_runs(
     row: NDArray[np.float64], state: NDArray[np.int64], layout: Layout, names: tuple[str, ...]
 ) -> report.Crossing:
-    """Read the crossing from a key's state.
+    """What bets alone say.
 
     The change is where the best-paying run of the column that crossed began. Its direction is the side whose bets
     paid; the learned score has none of its own and takes that of the first feature. Features are weighed by the

@@ -63,7 +63,9 @@ def make_layout(dims: int, samples: int) -> Layout:
     bags.take(-bags.here % 4, "reference ring")  # samples of the reference may lie there, as float64
     at.take(max(0, samples * dims - (at.here - union) - bags.here // 4), "reference beyond the rest")
     # Of what the rank detector has besides, there is nothing: empty sections, no columns.
-    layout = ranks_layout.make_layout(dims, samples, NO_DEPENDENCE, Options(spikes=False, transform="none"))
+    layout = ranks_layout.make_layout(
+        dims, samples, NO_DEPENDENCE, Options(spikes=False, transform="none", explained=False)
+    )
     return layout._replace(
         test=0,
         fixed=fixed,
@@ -90,6 +92,7 @@ def make_layout(dims: int, samples: int) -> Layout:
         v_rows=v_rows,
         h_bag=h_bag,
         t_ring=t_ring,
+        steps=bags.here,
         shorts=bags.here,
         ints=INTS,
     )

@@ -20,7 +20,7 @@ import numpy as np
 
 from kstream_worker.detectors.thresholds import Standing
 from kstream_worker.numerics.jit import inline
-from kstream_worker.records import Transition
+from kstream_worker.records import Explanation, Transition
 
 LEARNED = "learned"
 RADIUS = "radius"
@@ -54,6 +54,7 @@ class Crossing(NamedTuple):
     change_time: int
     direction: str
     features: tuple[tuple[str, float], ...]
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,7 @@ def raised(
         arl=standing.arl,
         escalation=standing.escalation,
         false_alarms_per_day=standing.false_alarms_per_day,
+        explanation=crossing.explanation,
     )
 
 

@@ -392,6 +392,7 @@ class Task:
 
 def _details(offset: int, time_ms: int, transition: Transition) -> Mapping[str, object]:
     """What the list of keys in alarm shows, kept with the key's snapshot."""
+    found = transition.explanation
     return {
         "offset": offset,
         "event_time": time_ms,
@@ -401,6 +402,7 @@ def _details(offset: int, time_ms: int, transition: Transition) -> Mapping[str, 
         "direction": transition.direction,
         "features": [name for name, _ in transition.features[:5]],
         "guarantee": transition.guarantee,
+        **({} if found is None else {"kind": found.kind, "severity": found.severity}),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,17 @@ from codec_batches import make_batch
 
 from kstream_worker.codec.outputs import OutputEncoder, OutputSettings, Topic
 from kstream_worker.models.contract import Column
-from kstream_worker.records import Messages, Rejects, Samples, Scores, TopicPartition, Transition
+from kstream_worker.records import (
+    Contribution,
+    Explanation,
+    Messages,
+    Rejects,
+    Samples,
+    Scores,
+    Summary,
+    TopicPartition,
+    Transition,
+)
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 EXAMPLES = SCHEMAS / "examples"
@@ -19,6 +30,24 @@ NOW_MS = 1_760_000_041_500
 
 
 COLUMNS = (Column("cleaned.temp"), Column("subspace", ("intake", "outlet")))
+
+
+EXPLANATION = Explanation(
+    kind="level",
+    severity=0.75,
+    change_seq_low=995,
+    change_seq_high=1004,
+    change_time_low=1_759_999_994_000,
+    change_time_high=1_760_000_003_000,
+    contributions=(
+        Contribution("temp", 14.5, "up"),
+        Contribution("flow", -0.5, "both"),
+        Contribution("temp*flow", -1.25, "both"),
+    ),
+    log_evidence=12.75,
+    summaries=(Summary("temp", (21.5, 0.5, 290), (23.0, 0.625, 42), 1.5),),
+    correlation=None,
+)
 
 
 def encoder_of(
@@ -83,6 +112,7 @@ def transition_of(kind: str = "raised", reason: str | None = None) -> Transition
         arl=1_000_000.0,
         escalation=10.0,
         false_alarms_per_day=0.00864,
+        explanation=EXPLANATION if kind == "raised" else None,
     )
 
 
@@ -100,6 +130,9 @@ def example_messages() -> dict[str, Messages]:
     (of_model,) = watched.estimates(INPUT, samples_of([b"pump-7"] * 2, 1100), scores)
     found["estimate_model_warming"], found["estimate_model"] = row_of(of_model, 0), row_of(of_model, 1)
     found["alarm_raised"] = encoder.alarm(INPUT, b"pump-7", 1041, *times, transition_of(), NOW_MS)
+    turned = replace(EXPLANATION, kind="dependence", correlation=(0.0, 0.75), change_seq_low=None, change_time_low=None)
+    dependent = replace(transition_of(), reason="temp*flow", explanation=turned)
+    found["alarm_dependence"] = encoder.alarm(INPUT, b"pump-7", 1041, *times, dependent, NOW_MS)
     found["alarm_forgotten"] = encoder.alarm(INPUT, b"\x00\xff", 1050, -1, -1, transition_of("cleared"), NOW_MS)
     expired = transition_of("cleared", "expired")
     found["alarm_expired"] = encoder.alarm(INPUT, b"pump-8", 1055, *times, expired, NOW_MS, 1)

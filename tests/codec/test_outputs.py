@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -29,7 +30,7 @@ from jsonschema import Draft202012Validator
 
 from kstream_worker.codec.identity import ORDINALS, RANKS, Identity
 from kstream_worker.codec.partitions import murmur2, output_partition, partition_of
-from kstream_worker.codec.payloads import Alarm, Estimate, ModelEstimate
+from kstream_worker.codec.payloads import Alarm, Contribution, Estimate, Explanation, ModelEstimate
 from kstream_worker.records import TopicPartition
 
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.json"))
@@ -73,6 +74,35 @@ def test_schemas_know_exactly_the_fields_that_are_written(kind: str, structs: tu
     assert set(schema["properties"]) == set.union(*fields)
     assert set(schema["required"]) == set.intersection(*fields) - {"key", "key_b64"}
     assert all(field["description"] for field in schema["properties"].values())
+
+
+def test_the_schema_knows_exactly_what_an_explanation_says() -> None:
+    schema = validator("alarm").schema["properties"]["explanation"]
+    names = [field.name for field in msgspec.structs.fields(Explanation)]
+    assert list(schema["properties"]) == schema["required"]
+    assert sorted(schema["required"]) == sorted(names)
+    assert schema["properties"]["contributions"]["items"]["required"] == [
+        field.name for field in msgspec.structs.fields(Contribution)
+    ]
+    good = json.loads((EXAMPLES / "alarm_raised.json").read_bytes())
+    told = good["explanation"]
+    assert sum(one["value"] for one in told["contributions"]) == told["log_evidence"]
+    assert not validator("alarm").is_valid({**good, "explanation": {**told, "kind": "silent"}})
+    assert not validator("alarm").is_valid({**good, "explanation": {**told, "change_seq_high": None}})
+    assert validator("alarm").is_valid({**good, "explanation": None})
+
+
+def test_numbers_of_an_explanation_that_are_not_finite_are_null() -> None:
+    transition = transition_of()
+    assert transition.explanation is not None
+    summary = replace(transition.explanation.summaries[0], before=(math.inf, math.nan, 3), size=-math.inf)
+    told = replace(transition.explanation, summaries=(summary,))
+    sent = encoder_of().alarm(INPUT, b"k", 1, 2, 2, replace(transition, explanation=told), NOW_MS)
+    found = payload(sent.values[0])
+    validator("alarm").validate(found)
+    first = found["explanation"]["summaries"][0]
+    assert (first["before"], first["size"]) == ({"median": None, "spread": None, "n": 3}, None)
+    assert found["explanation"]["evidence_ratio"] == 1.0485760125
 
 
 @pytest.mark.parametrize(("kind", "name"), [("estimate", "estimate"), ("alarm", "alarm_raised")])
