@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kstream_worker.records import IntColumn
@@ -343,6 +343,17 @@ ledger_steps = st.lists(
 
 
 @settings(max_examples=200, deadline=None)
+@example(
+    [
+        ("read", b"b"),
+        ("snapshot", 1),
+        ("forget", b"b"),
+        ("read", b"b"),
+        ("settle", False),
+        ("snapshot", 1),
+        ("settle", True),
+    ]
+)
 @given(ledger_steps)
 def test_a_replay_from_what_is_stored_leads_to_what_is_there(steps: list[tuple[str, bytes | int]]) -> None:
     """After any steps: stored snapshots and the records from `replay_from` on give the keys as they are."""
@@ -371,9 +382,10 @@ def test_a_replay_from_what_is_stored_leads_to_what_is_there(steps: list[tuple[s
         elif what == "settle" and flight:
             ledger.settle(committed=bool(argument))
             if argument:
-                stored |= {key: position for key, position in flight if position is not None}
-                for key in [key for key, position in flight if position is None]:
+                for key, position in flight:  # in the order of the records: a snapshot may follow its key's deletion
                     stored.pop(key, None)
+                    if position is not None:
+                        stored[key] = position
                 committed_replay_from = replay_from
             flight = []
     assert _restored(happened, stored, committed_replay_from) == _lived(happened)
