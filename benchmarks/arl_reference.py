@@ -45,7 +45,8 @@ def bank_of(d: int, n: int, *, tolerance: bool = True) -> ReferenceBank:
     """One key at threshold A. The data are independent by construction, so they are not tested for it."""
     bank = ReferenceBank(d, samples=n, arl=THRESHOLD / 2.0, test=False, capacity=1)
     if not tolerance:
-        bank._z = 0.0  # no setting does that: it would void the bound
+        *given, _ = bank._compiled.given
+        bank._compiled = bank._compiled._replace(given=(*given, 0.0))  # no setting does that: it would void the bound
     return bank
 
 

@@ -35,24 +35,9 @@ class Estimate(msgspec.Struct, gc=False):
     threshold: float | None
 
 
-class ModelEstimate(msgspec.Struct, gc=False):
+class ModelEstimate(Estimate, gc=False):
     """As `Estimate`, of another kind of model than the likelihood ratio."""
 
-    app_id: str
-    model_epoch: int
-    id: str
-    key: Text
-    key_b64: Text
-    seq: int
-    input_topic: str
-    partition: int
-    offset: int
-    event_time: int
-    state: str
-    log_ratio: float | None
-    divergence: float | None
-    evidence: float
-    threshold: float | None
     model: str
     values: dict[str, float | str | None]
 

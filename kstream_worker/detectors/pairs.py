@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
+from kstream_worker.detectors.alarms import AlarmBank, Columns
 from kstream_worker.detectors.pairs_fit import fit
 from kstream_worker.detectors.pairs_kernel import (
     CLEARED,
@@ -53,18 +54,15 @@ from kstream_worker.detectors.pairs_state import (
     bet_weights,
     make_plan,
 )
-from kstream_worker.detectors.thresholds import WEEK_MS, Standing, escalator, samples_per_day, standing_of
-from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
+from kstream_worker.detectors.thresholds import WEEK_MS, escalator, samples_per_day
+from kstream_worker.models.bank import SlotArrays, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "pairs"
 MIN_WARMUP = 8
-MAX_ARL = 1e20  # evidence beyond 1e30 is not told apart
-UNIT = 1.0  # threshold per average run length
-_LAST_TIME = np.iinfo(np.int64).max
 
 
-class PairBank(SlotBank):
+class PairBank(AlarmBank):
     """Change detectors of many keys that see pairs; implements `ports.Bank`.
 
     A key warms up for `warmup` pairs, from which its scales, kernel width and atoms are taken; then it is armed. After
@@ -97,6 +95,9 @@ class PairBank(SlotBank):
         ValueError: an argument is out of its range; says which.
     """
 
+    columns = Columns(RATE, ESCALATION, SEQ, CLOCK, UNTIL, ALARM, ALARM_TIME)
+    unit = 1.0
+
     def __init__(
         self,
         dims: int,
@@ -115,7 +116,7 @@ class PairBank(SlotBank):
         capacity: int = 64,
     ) -> None:
         _check(dims, warmup, alpha, atoms, on_alarm, dead_time_ms)
-        self._escalator = escalator(escalation, escalation_decay_ms, per_day=per_day)
+        rules = escalator(escalation, escalation_decay_ms, per_day=per_day)
         room = room_for(atoms if atoms is not None else default_atoms(dims))
         self.feature_names = report.feature_names(feature_names, dims)
         self._plan = make_plan(dims, room, warmup)
@@ -124,8 +125,7 @@ class PairBank(SlotBank):
         self._scratch = make_scratch(self._plan)
         self._powers = np.zeros(self._scratch.shape[1], dtype=np.int64)
         self._alpha = float(alpha)
-        self._hold, self._dead_time_ms = on_alarm == "hold", dead_time_ms
-        self.retune(arl)
+        self._hold = on_alarm == "hold"
         settings = {
             "row": VERSION,
             "dims": dims,
@@ -135,20 +135,10 @@ class PairBank(SlotBank):
             "on_alarm": on_alarm,
             "dead_time_ms": dead_time_ms,
             "seed": seed,
-            **self._escalator.settings(),
+            **rules.settings(),
         }
-        super().__init__(
-            SlotArrays(KIND, fingerprint_of(settings), seed, floats=self._plan.floats, ints=INTS, capacity=capacity)
-        )
-
-    def retune(self, arl: float) -> None:
-        """Go on with another average run length (or days); the state of the keys stays as it is.
-
-        Raises:
-            ValueError: not above 1 (as days, 0), or above 1e20.
-        """
-        arl = report.check_arl(arl, MAX_ARL, per_day=self._escalator.per_day)
-        self._rule = self._escalator.rule(arl, UNIT)
+        slots = SlotArrays(KIND, fingerprint_of(settings), seed, floats=self._plan.floats, ints=INTS, capacity=capacity)
+        super().__init__(slots, arl, rules, dead_time_ms)
 
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
         """Walk n pairs in order; see `ports.Bank.update`.
@@ -190,14 +180,6 @@ class PairBank(SlotBank):
             clipped,
         )
 
-    def forget(self, slot: int) -> Transition | None:
-        """The `cleared` transition (row -1, reason `forgotten`) owed if the key is dropped now; changes nothing."""
-        return self._cleared(-1, slot, "forgotten", int(self._slots.ints[slot, SEQ])) if self.raised(slot) else None
-
-    def raised(self, slot: int) -> bool:
-        """Whether the key's alarm is up: from the crossing until it is armed again."""
-        return bool(self._slots.ints[slot, ALARM] == 1)
-
     def _walk(
         self,
         first: int,
@@ -230,11 +212,9 @@ class PairBank(SlotBank):
         """Do what an event of the walk asks for; the transition it makes, if any."""
         state = self._slots.ints[slot]
         if event == CROSSED:
-            transition = self._raise(row, slot, evidence)
-            self._rearm(slot)
-            return transition
+            return self._raise(row, slot, evidence)
         if event == CLEARED:
-            return self._cleared(row, slot, "rearmed", int(state[SEQ]) + 1)
+            return self._cleared(row, slot, "rearmed", before=True)
         floats = self._slots.floats[slot]
         floats[RATE] = samples_per_day(int(state[COUNT]) - 1, int(state[WARM_TIME]), int(state[CLOCK]))
         fit(floats, state, self._table)
@@ -247,28 +227,17 @@ class PairBank(SlotBank):
             return None
         state[PHASE] = ARMED
         state[ALARM] = 0
-        return self._cleared(row, slot, "rearmed", int(state[SEQ]))
+        return self._cleared(row, slot, "rearmed")
 
     def _raise(self, row: int, slot: int, evidence: float) -> Transition:
-        state = self._slots.ints[slot]
-        crossing = read_crossing(self._slots.floats[slot], state, self._plan, self.feature_names)
-        return report.raised(
-            row=row,
-            slot=slot,
-            seq=int(state[SEQ]),
-            crossing=crossing,
-            evidence=evidence,
-            standing=self._standing(slot),
-            guarantee=self._guarantee_of(slot),
-        )
+        crossing = read_crossing(self._slots.floats[slot], self._slots.ints[slot], self._plan, self.feature_names)
+        transition = self._raised(row, slot, evidence, crossing)
+        self._put_up(slot)
+        self._rearm(slot)
+        return transition
 
     def _rearm(self, slot: int) -> None:
         row, state = self._slots.floats[slot], self._slots.ints[slot]
-        clock = int(state[CLOCK])
-        row[ESCALATION] = self._escalator.raised(float(row[ESCALATION]), int(state[ALARM_TIME]), clock)
-        state[ALARM] = 1
-        state[ALARM_TIME] = clock
-        state[UNTIL] = min(clock + self._dead_time_ms, _LAST_TIME)
         if self._hold:
             state[PHASE] = RAISED
             state[HELD] = 1
@@ -278,24 +247,8 @@ class PairBank(SlotBank):
             state[COUNT] = 0
             row[OUTLIVING:] = 0.0
 
-    def _cleared(self, row: int, slot: int, reason: str, seq: int) -> Transition:
-        return report.cleared(
-            row=row,
-            slot=slot,
-            seq=seq,
-            reason=reason,
-            time=int(self._slots.ints[slot, CLOCK]),
-            standing=self._standing(slot),
-            guarantee=self._guarantee_of(slot),
-        )
-
-    def _guarantee_of(self, slot: int) -> report.Guarantee:
+    def _guarantee(self, slot: int) -> report.Guarantee:
         return _HELD_GUARANTEE if self._slots.ints[slot, HELD] == 1 else exact_guarantee(self._standing(slot).arl)
-
-    def _standing(self, slot: int) -> Standing:
-        floats, state = self._slots.floats[slot], self._slots.ints[slot]
-        since, clock = int(state[ALARM_TIME]), int(state[CLOCK])
-        return standing_of(float(floats[RATE]), float(floats[ESCALATION]), since, clock, self._rule)
 
 
 def default_atoms(dims: int) -> int:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
 from kstream_worker.detectors.history import settle
@@ -45,9 +44,8 @@ from kstream_worker.detectors.ranks_layout import (
     make_scratch,
 )
 from kstream_worker.detectors.ranks_report import guarantee_of, guarantee_of_alarm, read_crossing
-from kstream_worker.detectors.streams import StreamBank
+from kstream_worker.detectors.streams import StreamBank, Walk
 from kstream_worker.detectors.thresholds import WEEK_MS, escalator, samples_per_day
-from kstream_worker.models.bank import SlotArrays, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "ranks"
@@ -58,7 +56,6 @@ COMPACT_WARMUP = {"none": 200, "auto": 400, "whiten": 400}  # its samples fit in
 MIN_WARMUP = {"none": 20, "auto": 60, "whiten": 60}
 MAX_WARMUP = {"none": 2000, "auto": 6000, "whiten": 6000}
 ALTERNATIVES = {"two-sided": 0, "greater": 1}
-_LAST_TIME = np.iinfo(np.int64).max
 
 
 class RankBank(StreamBank):
@@ -143,43 +140,26 @@ class RankBank(StreamBank):
             warmup = (COMPACT_WARMUP if profile == "compact" else DEFAULT_WARMUP)[dependence]
         self.feature_names = report.feature_names(feature_names, dims)
         self._hold = on_alarm == "hold"
-        self._dead_time_ms = dead_time_ms
         shape = dims, warmup, DEPENDENCE[dependence], Options(profile, spikes, transform, explained)
         layout = make_layout(*shape)._replace(upward=ALTERNATIVES[alternative])
         self._parts = bytes_by_part(*shape)
         self._plan = layout.table()
         self._weights = column_weights(layout)
-        self._scratch = make_scratch(layout)
-        settings = {
+        settings: dict[str, object] = {
             "row": ROW,
             "dims": dims,
             "warmup": warmup,
             "dependence": dependence,
             "on_alarm": on_alarm,
-            "dead_time_ms": dead_time_ms,
             "profile": profile,
             "spikes": spikes,
             "transform": transform,
             "explained": explained,
-            "seed": seed,
-            **rules.settings(),
         }
         if layout.upward:
             settings["alternative"] = alternative
-        super().__init__(
-            SlotArrays(
-                KIND,
-                fingerprint_of(settings),
-                seed,
-                floats=layout.floats,
-                ints=layout.ints,
-                shorts=layout.shorts,
-                capacity=capacity,
-            ),
-            layout,
-            arl,
-            rules,
-        )
+        compiled = Walk(walk, (self._plan, self._weights), make_scratch(layout))
+        super().__init__(KIND, settings, seed, capacity, layout, compiled, arl, rules, dead_time_ms)
 
     def bytes_by_part(self) -> dict[str, int]:
         """Bytes of one key by what they are for; they add up to `bytes_per_key`."""
@@ -201,32 +181,6 @@ class RankBank(StreamBank):
         if (known.any(axis=1) != known.all(axis=1)).any():
             raise ValueError("scores: a row holds NaN beside numbers; a sample has all scores or none")
         return self._answer(slots, scores, times)
-
-    def _walk(
-        self,
-        at: int,
-        slots: IntColumn,
-        y: FloatMatrix,
-        times: IntColumn,
-        counts: NDArray[np.int64],
-        answers: NDArray[np.float64],
-    ) -> tuple[int, int]:
-        state = self._slots
-        return walk(
-            at,
-            slots,
-            y,
-            times,
-            state.floats,
-            state.ints,
-            state.shorts,
-            self._plan,
-            self._weights,
-            self._rule,
-            counts,
-            answers,
-            *self._scratch,
-        )
 
     def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:
         if event == CROSSED:
@@ -254,14 +208,12 @@ class RankBank(StreamBank):
         key = rows.floats[slot], rows.shorts[slot], rows.ints[slot]
         crossing = read_crossing(*key, self._layout, self.feature_names)
         transition = self._raised(row, slot, evidence, crossing)
-        self._escalate(slot)
+        self._put_up(slot)
         self._rearm(slot)
         return transition
 
     def _rearm(self, slot: int) -> None:
         row, state = self._slots.floats[slot], self._slots.ints[slot]
-        state[ALARM] = 1
-        state[UNTIL] = min(int(state[CLOCK]) + self._dead_time_ms, _LAST_TIME)
         if self._hold:
             state[PHASE] = RAISED
             state[HELD] = 1

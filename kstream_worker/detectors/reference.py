@@ -17,13 +17,10 @@ from numpy.typing import NDArray
 from kstream_worker.detectors import report
 from kstream_worker.detectors.ranks_kernel import CLEARED, CROSSED
 from kstream_worker.detectors.ranks_layout import (
-    ALARM,
     ARMED,
-    CLOCK,
     COUNT,
     PHASE,
     RAISED,
-    UNTIL,
     Layout,
     make_scratch,
     sample_weights,
@@ -40,10 +37,9 @@ from kstream_worker.detectors.reference_layout import (
     make_layout,
 )
 from kstream_worker.detectors.reference_report import guarantee_of, read_crossing
-from kstream_worker.detectors.streams import StreamBank
+from kstream_worker.detectors.streams import StreamBank, Walk
 from kstream_worker.detectors.thresholds import WEEK_MS, escalator
-from kstream_worker.models.bank import SlotArrays, fingerprint_of
-from kstream_worker.records import FloatMatrix, IntColumn, Transition
+from kstream_worker.records import FloatMatrix, Transition
 
 KIND = "reference"
 ROW = 3  # of what the numbers of a row mean: snapshots of other rows are refused
@@ -116,12 +112,8 @@ class ReferenceBank(StreamBank):
         self._ranged = start_ms is not None or end_ms is not None
         if not is_playable(self._z, samples - samples // 2):
             raise ValueError(f"samples is {samples}, too few for delta {delta:g}: take more of them or a larger delta")
-        self._span = _span(start_ms, end_ms, self._z)
         self._test = test
-        self._dead_time_ms = dead_time_ms
         self._plan = layout.table()
-        self._weights = sample_weights(layout)
-        self._scratch = make_scratch(layout)
         settings = {
             "row": ROW,
             "dims": dims,
@@ -130,24 +122,10 @@ class ReferenceBank(StreamBank):
             "references": digest_of(self._references),
             "span": [start_ms, end_ms],
             "test": test,
-            "dead_time_ms": dead_time_ms,
-            "seed": seed,
-            **rules.settings(),
         }
-        super().__init__(
-            SlotArrays(
-                KIND,
-                fingerprint_of(settings),
-                seed,
-                floats=layout.floats,
-                ints=layout.ints,
-                shorts=layout.shorts,
-                capacity=capacity,
-            ),
-            layout,
-            arl,
-            rules,
-        )
+        given = self._plan, sample_weights(layout), _span(start_ms, end_ms, self._z), self._z
+        compiled = Walk(walk, given, make_scratch(layout))
+        super().__init__(KIND, settings, seed, capacity, layout, compiled, arl, rules, dead_time_ms)
 
     def allocate(self, key: bytes) -> int:
         """A fresh slot for this key, with its reference in it where one was given."""
@@ -162,34 +140,6 @@ class ReferenceBank(StreamBank):
         state[ORIGIN] = FROM_SHARED if own is None else FROM_FILE
         self._put(slot, reference.ravel())
         return slot
-
-    def _walk(
-        self,
-        at: int,
-        slots: IntColumn,
-        y: FloatMatrix,
-        times: IntColumn,
-        counts: NDArray[np.int64],
-        answers: NDArray[np.float64],
-    ) -> tuple[int, int]:
-        state = self._slots
-        return walk(
-            at,
-            slots,
-            y,
-            times,
-            state.floats,
-            state.ints,
-            state.shorts,
-            self._plan,
-            self._weights,
-            self._span,
-            self._z,
-            self._rule,
-            counts,
-            answers,
-            *self._scratch,
-        )
 
     def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:
         if event == CROSSED:
@@ -217,10 +167,8 @@ class ReferenceBank(StreamBank):
         floats, state = self._slots.floats[slot], self._slots.ints[slot]
         crossing = read_crossing(floats, state, self._layout, self.feature_names)
         transition = self._raised(row, slot, evidence, crossing)
-        self._escalate(slot)
-        state[ALARM] = 1
+        self._put_up(slot)
         state[PHASE] = RAISED
-        state[UNTIL] = min(int(state[CLOCK]) + self._dead_time_ms, int(_LAST_TIME))
         floats[self._layout.R : self._layout.run_time + self._layout.locators] = 0.0
         return transition
 

@@ -3,52 +3,79 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kstream_worker.detectors import report
+from kstream_worker.detectors.alarms import AlarmBank, Columns
 from kstream_worker.detectors.ranks_kernel import CLIPPED, EVIDENCE, FINISHED, NUMBERS, STATES, THRESHOLD
-from kstream_worker.detectors.ranks_layout import ALARM, ALARM_TIME, CLOCK, ESCALATION, RATE, SEQ, Layout
-from kstream_worker.detectors.thresholds import Escalator, Standing, standing_of
-from kstream_worker.models.bank import SlotArrays, SlotBank
+from kstream_worker.detectors.ranks_layout import ALARM, ALARM_TIME, CLOCK, ESCALATION, RATE, SEQ, UNTIL, Layout
+from kstream_worker.detectors.thresholds import Escalator
+from kstream_worker.models.bank import SlotArrays, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
-MAX_ARL = 1e20  # the statistics, in single precision, stay finite
-UNIT = 2.0  # threshold per average run length
+
+class Walk(NamedTuple):
+    """A compiled walk, which stops at every event of a key.
+
+    Attributes:
+        kernel: of (first row, slots, y, times, floats, ints, shorts, *given, rule, counts, answers, *scratch); the
+            first event, and its row.
+        given: what is the same for all keys.
+        scratch: room to work in.
+    """
+
+    kernel: Callable[..., tuple[int, int]]
+    given: tuple[Any, ...]
+    scratch: tuple[NDArray[Any], ...]
 
 
-class StreamBank(SlotBank):
-    """A one-sided bank with Shiryaev-Roberts statistics, whose compiled walk stops at every event of a key.
+class StreamBank(AlarmBank):
+    """A one-sided bank with Shiryaev-Roberts statistics.
 
     Args:
-        slots: the keys' rows.
+        kind: of the rows, for snapshots.
+        settings: all that shape state, but those of the arguments below.
+        seed: of random draws.
+        capacity: slots at the start.
         layout: of a row.
-        arl: samples of one key between false alarms in the mean, at least; in days of a key's own rate where the
-            escalator says so.
-        escalator: what alarms do to the threshold of their key.
+        walk: over samples.
+        arl, escalator, dead_time_ms: as for `AlarmBank`.
 
     Raises:
         ValueError: `arl` is not above 1 (as days, 0), or above 1e20.
     """
 
     against: ClassVar[str]  # what a key's samples are compared with, in words
+    columns = Columns(RATE, ESCALATION, SEQ, CLOCK, UNTIL, ALARM, ALARM_TIME)
+    unit = 2.0
 
-    def __init__(self, slots: SlotArrays, layout: Layout, arl: float, escalator: Escalator) -> None:
-        super().__init__(slots)
+    def __init__(
+        self,
+        kind: str,
+        settings: Mapping[str, object],
+        seed: int,
+        capacity: int,
+        layout: Layout,
+        walk: Walk,
+        arl: float,
+        escalator: Escalator,
+        dead_time_ms: int,
+    ) -> None:
+        slots = SlotArrays(
+            kind,
+            fingerprint_of({**settings, "seed": seed, "dead_time_ms": dead_time_ms, **escalator.settings()}),
+            seed,
+            floats=layout.floats,
+            ints=layout.ints,
+            shorts=layout.shorts,
+            capacity=capacity,
+        )
+        super().__init__(slots, arl, escalator, dead_time_ms)
         self._layout = layout
-        self._escalator = escalator
-        self.retune(arl)
-
-    def retune(self, arl: float) -> None:
-        """Go on with another average run length (or days); the state of the keys stays as it is.
-
-        Raises:
-            ValueError: not above 1 (as days, 0), or above 1e20.
-        """
-        arl = report.check_arl(arl, MAX_ARL, per_day=self._escalator.per_day)
-        self._rule = self._escalator.rule(arl, UNIT)
+        self._compiled = walk
 
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
         """Walk n samples in order; see `ports.Bank.update`.
@@ -92,15 +119,6 @@ class StreamBank(SlotBank):
             int(counts[CLIPPED].sum()),
         )
 
-    def forget(self, slot: int) -> Transition | None:
-        """The `cleared` transition (row -1, reason `forgotten`) owed if the key is dropped now; changes nothing."""
-        return self._cleared(-1, slot, "forgotten") if self.raised(slot) else None
-
-    def raised(self, slot: int) -> bool:
-        """Whether the key's alarm is up: from the crossing until it is armed again."""
-        return bool(self._slots.ints[slot, ALARM] == 1)
-
-    @abstractmethod
     def _walk(
         self,
         at: int,
@@ -111,53 +129,11 @@ class StreamBank(SlotBank):
         answers: NDArray[np.float64],
     ) -> tuple[int, int]:
         """Walk from row `at` on; the first event, and its row."""
+        kernel, given, scratch = self._compiled
+        rows = self._slots
+        state = rows.floats, rows.ints, rows.shorts
+        return kernel(at, slots, y, times, *state, *given, self._rule, counts, answers, *scratch)
 
     @abstractmethod
     def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:
         """Do what an event asks for; the row to go on with, and what is to be published."""
-
-    @abstractmethod
-    def _guarantee(self, slot: int) -> report.Guarantee:
-        """What may be said of an alarm of the key in its present state."""
-
-    def _guarantee_of_alarm(self, slot: int) -> report.Guarantee:
-        """What may be said of the alarm that is being raised."""
-        return self._guarantee(slot)
-
-    def _standing(self, slot: int) -> Standing:
-        """How the key stands now."""
-        floats, state = self._slots.floats[slot], self._slots.ints[slot]
-        since, clock = int(state[ALARM_TIME]), int(state[CLOCK])
-        return standing_of(float(floats[RATE]), float(floats[ESCALATION]), since, clock, self._rule)
-
-    def _escalate(self, slot: int) -> None:
-        """Raise the key's threshold for the alarm that it raises now."""
-        floats, state = self._slots.floats[slot], self._slots.ints[slot]
-        clock = int(state[CLOCK])
-        floats[ESCALATION] = self._escalator.raised(float(floats[ESCALATION]), int(state[ALARM_TIME]), clock)
-        state[ALARM_TIME] = clock
-
-    def _raised(self, row: int, slot: int, evidence: float, crossing: report.Crossing) -> Transition:
-        state = self._slots.ints[slot]
-        return report.raised(
-            row=row,
-            slot=slot,
-            seq=int(state[SEQ]),
-            crossing=crossing,
-            evidence=evidence,
-            standing=self._standing(slot),
-            guarantee=self._guarantee_of_alarm(slot),
-        )
-
-    def _cleared(self, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:
-        """`before`: the row's sample is not yet counted, since it finds the alarm over."""
-        state = self._slots.ints[slot]
-        return report.cleared(
-            row=row,
-            slot=slot,
-            seq=int(state[SEQ]) + before,
-            reason=reason,
-            time=int(state[CLOCK]),
-            standing=self._standing(slot),
-            guarantee=self._guarantee(slot),
-        )
