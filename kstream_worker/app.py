@@ -365,5 +365,6 @@ def warm_up_kernels(config: Config) -> None:
     y = rng.standard_normal((n, dims))
     y[-200:] += 6.0
     bank.update(slots, x, y, np.arange(n, dtype=np.int64) + (config.reference.start_ms() or 0))
+    bank.restore(int(slots[0]), bank.snapshot(int(slots[0])))
     if not is_ratio(config):
         warm_up_detector()

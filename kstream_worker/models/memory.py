@@ -15,10 +15,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kstream_worker.numerics.jit import inline, jit
+
 Number = TypeVar("Number", np.float64, np.int64, np.int16)
 
 _PAGE = 4096
-_NOTHING = bytes(_PAGE)
 
 
 class RowMemory(Generic[Number]):
@@ -51,16 +52,29 @@ class RowMemory(Generic[Number]):
 
 def put_row(row: NDArray[Any], values: bytes) -> None:
     """Write the bytes of a row of equal length; where both are zeros, nothing is written."""
-    target = row.view(np.uint8).data
-    for first in range(0, len(values), _PAGE):
-        part, place = values[first : first + _PAGE], slice(first, first + _PAGE)
-        if part != _NOTHING[: len(part)] or target[place].tobytes() != part:
-            target[place] = part
+    words = f"u{row.itemsize}"
+    _put(row.view(words), np.frombuffer(values, words), _PAGE // row.itemsize)
 
 
 def clear_row(row: NDArray[Any]) -> None:
     """Write zeros where something else is."""
     put_row(row, bytes(row.nbytes))
+
+
+@jit
+def _put(target: NDArray[Any], values: NDArray[Any], page: int) -> None:
+    for first in range(0, len(values), page):
+        part, place = values[first : first + page], target[first : first + page]
+        if _any(part) or _any(place):
+            place[:] = part
+
+
+@inline
+def _any(words: NDArray[Any]) -> bool:
+    bits = words[0]
+    for i in range(len(words)):
+        bits |= words[i]
+    return bool(bits != 0)
 
 
 def _zeros(size: int) -> mmap.mmap:
