@@ -47,6 +47,7 @@ CONSUMER_DEFAULTS: Settings = MappingProxyType(
 PRODUCER_DEFAULTS: Settings = MappingProxyType(
     {
         "delivery_timeout_ms": 15_000,
+        "max_block_ms": 15_000,  # an opening whose answer is lost waits no longer: the next one asks anew
         "transaction_timeout_ms": 30_000,
         "batch_size": 1 << 20,
         "linger_ms": 5,
