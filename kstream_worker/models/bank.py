@@ -17,7 +17,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from kstream_worker.models.memory import RowMemory, clear_row, put_row
+from kstream_worker.models.memory import RowMemory, put_rows
 from kstream_worker.numerics.random import stream_of
 from kstream_worker.records import FloatMatrix, IntColumn
 
@@ -178,16 +178,13 @@ class SlotArrays:
         """
         self._require(slot)
         envelope = unseal(self.kind, self.fingerprint, snapshot)
-        rows = (
-            (self.floats[slot], "<f8", envelope.get("floats", b"")),
-            (self.ints[slot], "<i8", envelope.get("ints", b"")),
-            (self.shorts[slot], "<i2", envelope.get("shorts", b"")),
-        )
-        for row, _, data in rows:
-            if len(data) != row.nbytes:
-                raise ValueError(f"snapshot of {self.kind}: a row of {len(data)} bytes where {row.nbytes} are expected")
-        for row, dtype, data in rows:
-            put_row(row, data if sys.byteorder == "little" else np.frombuffer(data, dtype).astype(row.dtype).tobytes())
+        matrices, rows = (self.floats, self.ints, self.shorts), []
+        for name, dtype, matrix in zip(("floats", "ints", "shorts"), ("<f8", "<i8", "<i2"), matrices, strict=True):
+            data, expected = envelope.get(name, b""), matrix.shape[1] * matrix.itemsize
+            if len(data) != expected:
+                raise ValueError(f"snapshot of {self.kind}: a row of {len(data)} bytes where {expected} are expected")
+            rows.append(data if sys.byteorder == "little" else np.frombuffer(data, dtype).byteswap().tobytes())
+        put_rows(slot, matrices, rows)
 
     def check_pairs(
         self,
@@ -237,9 +234,8 @@ class SlotArrays:
             raise ValueError(f"slot {slot} is not allocated")
 
     def _zero(self, slot: int) -> None:
-        clear_row(self.floats[slot])
-        clear_row(self.ints[slot])
-        clear_row(self.shorts[slot])
+        matrices = self.floats, self.ints, self.shorts
+        put_rows(slot, matrices, [bytes(matrix.shape[1] * matrix.itemsize) for matrix in matrices])
 
     def _grow(self) -> None:
         old = len(self.live)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import sys
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -50,18 +51,33 @@ class RowMemory(Generic[Number]):
         return entries.reshape(rows, self._columns)
 
 
-def put_row(row: NDArray[Any], values: bytes) -> None:
-    """Write the bytes of a row of equal length; where both are zeros, nothing is written."""
-    words = f"u{row.itemsize}"
-    _put(row.view(words), np.frombuffer(values, words), _PAGE // row.itemsize)
+def put_rows(slot: int, matrices: Sequence[NDArray[Any]], rows: Sequence[bytes]) -> None:
+    """Write the bytes of one row of each of three matrices; where both are zeros, nothing is written.
 
-
-def clear_row(row: NDArray[Any]) -> None:
-    """Write zeros where something else is."""
-    put_row(row, bytes(row.nbytes))
+    Args:
+        slot: number of the row.
+        matrices: C-contiguous, of 8, 8 and 2 bytes an entry.
+        rows: as long as a row of each.
+    """
+    _put_rows(slot, *matrices, *(np.frombuffer(row, np.uint8) for row in rows))
 
 
 @jit
+def _put_rows(
+    slot: int,
+    floats: NDArray[np.float64],
+    ints: NDArray[np.int64],
+    shorts: NDArray[np.int16],
+    new_floats: NDArray[np.uint8],
+    new_ints: NDArray[np.uint8],
+    new_shorts: NDArray[np.uint8],
+) -> None:
+    _put(floats[slot].view(np.uint64), new_floats.view(np.uint64), _PAGE // 8)
+    _put(ints[slot].view(np.uint64), new_ints.view(np.uint64), _PAGE // 8)
+    _put(shorts[slot].view(np.uint16), new_shorts.view(np.uint16), _PAGE // 2)
+
+
+@inline
 def _put(target: NDArray[Any], values: NDArray[Any], page: int) -> None:
     for first in range(0, len(values), page):
         part, place = values[first : first + page], target[first : first + page]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kstream_worker.models.bank import SlotArrays
-from kstream_worker.models.memory import RowMemory, clear_row, put_row
+from kstream_worker.models.memory import RowMemory, put_rows
 
 SPECIAL = np.array([0.0, -0.0, np.nan, np.inf, 5e-324] * 1000)
 
@@ -35,14 +35,17 @@ def test_growth_under_somebody_s_eyes_copies() -> None:
     assert larger.tolist() == [[8, 8], [7, 7], [0, 0]]
 
 
-@pytest.mark.parametrize("columns", [0, 1, 511, 512, 513, 5000])
+@pytest.mark.parametrize("columns", [0, 1, 511, 512, 513, 2047, 5000])
 def test_rows_are_written_bit_for_bit(columns: int) -> None:
-    row = RowMemory(np.float64, columns).matrix(3)[1]
+    dtypes = np.float64, np.int64, np.int16
+    matrices = [RowMemory(dtype, columns).matrix(3) for dtype in dtypes]
+    empty = [bytes(columns * matrix.itemsize) for matrix in matrices]
     for values in (SPECIAL[:columns], np.zeros(columns), SPECIAL[::-1][:columns], -np.zeros(columns)):
-        put_row(row, values.tobytes())
-        assert row.tobytes() == values.tobytes()
-    clear_row(row)
-    assert row.tobytes() == bytes(8 * columns)
+        rows = [values.tobytes(), values[::-1].tobytes(), values.tobytes()[: 2 * columns]]
+        for put in (rows, empty, rows):
+            put_rows(1, matrices, put)
+            assert [matrix[1].tobytes() for matrix in matrices] == put
+        assert not any(matrix[0].any() or matrix[2].any() for matrix in matrices)
 
 
 def test_a_reused_row_is_clear_and_its_neighbours_stay() -> None:
