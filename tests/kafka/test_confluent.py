@@ -8,7 +8,7 @@ import struct
 import sys
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import MemberToRemove
@@ -16,7 +16,7 @@ from kafka.structs import TopicPartition as OtherPartition
 from kafka_member import Member, RdMember, column, commit_at_last, fill, members, outputs, until
 from kafka_support import USERS
 
-from kstream_worker.bus.confluent import ConfluentReader, ConfluentSettings, confluent_bus
+from kstream_worker.bus.confluent import ConfluentReader, ConfluentSettings, confluent_bus, source
 from kstream_worker.bus.confluent.cluster import ConfluentCluster
 from kstream_worker.bus.confluent.errors import MEANINGS, meaning_of
 from kstream_worker.bus.confluent.membership import MAGIC, ConfluentMembership
@@ -172,6 +172,33 @@ def test_a_static_member_leaves_only_when_asked(kafka, make_topic):
         member.close(leave=leave)
         assert len(admin.describe_groups([member.group])[member.group]["members"]) == left
     admin.close()
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("closed"), KafkaException(KafkaError(KafkaError._DESTROY)), SystemError()]
+)
+def test_a_client_that_fails_as_it_closes_ends_nothing(kafka, make_topic, monkeypatch, error):
+    """Seen of a worker that stopped during a rebalance: "exception <class 'str'> is not a BaseException subclass"."""
+
+    def fails(consumer, leaving):
+        close(consumer, leaving)
+        raise error
+
+    close = source._close
+    with members(RdMember(kafka, make_topic())) as member:
+        member.join(1)
+        monkeypatch.setattr(source, "_close", fails)
+        member.source.close(leave=True, timeout_s=10)
+        assert member.source.membership() is None
+
+
+def test_what_a_closing_client_calls_back_is_left_to_it(kafka, make_topic):
+    with members(RdMember(kafka, make_topic())) as member:
+        member.join(1)
+        captured = member.source._log.captured
+        member.source.close(leave=True, timeout_s=10)
+        assert member.source._log.captured is captured
+        assert not member.source._log.pending()
 
 
 def test_records_that_retention_took_are_fatal(kafka, kafka_admin, make_topic):

@@ -30,9 +30,19 @@ class AssignmentLog:
         self._owned: set[TopicPartition] = set()
         self._changes: list[Change] = []
         self._settled_as = ""
+        self._over = False
+
+    def end(self) -> None:
+        """The consumer closes: what it still calls back is its own affair.
+
+        The client does by itself what a callback left undone; what one raises there it raises from `close`.
+        """
+        self._over = True
 
     def on_assign(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
         """New partitions: paused, at a placeholder."""
+        if self._over:
+            return
         new = _ours(partitions)
         _hold(consumer, new)
         self._capture_kept(consumer)
@@ -74,6 +84,8 @@ class AssignmentLog:
             self._note(ChangeKind.ASSIGNED, kept)
 
     def _take(self, consumer: Consumer, partitions: list[ClientPartition], kind: ChangeKind) -> None:
+        if self._over:
+            return
         gone = _ours(partitions)
         consumer.incremental_unassign(partitions)
         self.captured = None

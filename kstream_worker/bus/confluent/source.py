@@ -146,11 +146,16 @@ class ConfluentSource:
         self._owned, self._paused, self._flowing = set(), set(), set()
         if consumer is None:
             return
+        self._log.end()
         farewell = leave and self._instance_id is not None
         deadline = Deadline(timeout_s / 2)
         try:
             closed = run_bounded(lambda: _close(consumer, deadline if farewell else None), timeout_s, "kafka-close")
-        except (KafkaException, RuntimeError) as error:
+        except (
+            KafkaException,
+            RuntimeError,
+            SystemError,
+        ) as error:  # the last one: it lost track of an error of its own
             log.warning("closing the consumer: %s", error)
         else:
             if not closed:
