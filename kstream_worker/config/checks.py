@@ -164,8 +164,12 @@ def _detector(config: Config) -> Iterator[str]:
         yield "`detector.dead_time` is event time, and lines of files have none of their own: bind `input.timestamp`"
     if (config.detector.escalation or 1.0) > 1.0 and config.bus.kind == "files" and not config.input.timestamp:
         yield "`detector.escalation` decays in event time, and lines of files have none: bind `input.timestamp`"
-    if config.detector.dependence == "whiten" and mode == "explicit" and ratio:
-        yield "`detector.dependence` whiten needs `pairing.mode` stream: pairs are compared side by side, not in time"
+    dependence = config.detector.dependence
+    if dependence not in ("auto", "none") and mode == "explicit" and ratio:
+        yield (
+            f"`detector.dependence` {dependence} needs `pairing.mode` stream: pairs are compared side by side, not in "
+            "time"
+        )
 
 
 def _reference(config: Config) -> Iterator[str]:
@@ -179,8 +183,11 @@ def _reference(config: Config) -> Iterator[str]:
         yield "`detector.warmup` has no effect in `pairing.mode` reference: `reference.samples` says what a key learns"
     if config.detector.profile != "default":
         yield "`detector.profile` has no effect in `pairing.mode` reference: leave it out"
-    if config.detector.dependence == "whiten":
-        yield "`detector.dependence` whiten needs `pairing.mode` stream: a frozen reference is not whitened"
+    if config.detector.dependence not in ("auto", "none"):
+        yield (
+            f"`detector.dependence` {config.detector.dependence} needs `pairing.mode` stream: a frozen reference is "
+            "tested for dependence, but not whitened, thinned or blocked"
+        )
     if config.detector.fleet_keys is not None or config.detector.fleet_false_alarms_per_day is not None:
         yield (
             "`detector.fleet_keys` and `.fleet_false_alarms_per_day` have no effect in `pairing.mode` reference, where "

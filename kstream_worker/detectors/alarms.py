@@ -68,6 +68,14 @@ class AlarmBank(SlotBank):
         """Whether the key's alarm is up: from the crossing until it is armed again."""
         return bool(self._slots.ints[slot, self.columns.alarm] == 1)
 
+    def arl(self, slot: int) -> float:
+        """Samples between false alarms that are stated for the key."""
+        return self._standing(slot).arl
+
+    def guarantee(self, slot: int) -> report.Guarantee:
+        """What may be said of alarms of an armed key in its present state."""
+        return self._guarantee(slot)
+
     @abstractmethod
     def _guarantee(self, slot: int) -> report.Guarantee:
         """What may be said of an alarm of the key in its present state."""

@@ -16,24 +16,32 @@ import numpy as np
 from kstream_worker.detectors import report
 from kstream_worker.detectors.history import settle
 from kstream_worker.detectors.ranks_arming import arm
+from kstream_worker.detectors.ranks_columns import credit_from_now
+from kstream_worker.detectors.ranks_guarantee import guarantee_of
 from kstream_worker.detectors.ranks_kernel import CROSSED, FULL, walk
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ARMED,
     ATOM_COUNT,
     AUTO,
+    BLOCKS,
     CLOCK,
     COUNT,
+    EVERY,
     HELD,
+    KEEPING,
     NO_DEPENDENCE,
     OUTLIVING,
     PHASE,
     PROFILES,
     RAISED,
     RATE,
+    SEQ,
+    THIN,
     TRANSFORMS,
     UNTIL,
     V_SIZE,
+    WARM_SEQ,
     WARM_TIME,
     WARMING,
     WHITEN,
@@ -43,18 +51,14 @@ from kstream_worker.detectors.ranks_layout import (
     make_layout,
     make_scratch,
 )
-from kstream_worker.detectors.ranks_report import guarantee_of, guarantee_of_alarm, read_crossing
+from kstream_worker.detectors.ranks_report import guarantee_of_alarm, read_crossing
 from kstream_worker.detectors.streams import StreamBank, Walk
 from kstream_worker.detectors.thresholds import WEEK_MS, escalator, samples_per_day
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "ranks"
-ROW = 5  # of what the numbers of a row mean: snapshots of other rows are refused
-DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN}
-DEFAULT_WARMUP = {"none": 200, "auto": 600, "whiten": 600}
-COMPACT_WARMUP = {"none": 200, "auto": 400, "whiten": 400}  # its samples fit into the room of what follows
-MIN_WARMUP = {"none": 20, "auto": 60, "whiten": 60}
-MAX_WARMUP = {"none": 2000, "auto": 6000, "whiten": 6000}
+ROW = 6  # of what the numbers of a row mean: snapshots of other rows are refused
+DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN, "thin": THIN, "block": BLOCKS}
 ALTERNATIVES = {"two-sided": 0, "greater": 1}
 
 
@@ -72,7 +76,8 @@ class RankBank(StreamBank):
 
     With `dependence="auto"` the first two thirds of a warm-up are tested for serial dependence (Ljung-Box, 10
     lags); where it is found (p < .2/dims in any feature) every feature passes through an autoregression of order
-    8 and its innovations are ranked; the guarantee is then `approximate`. `none` never does, `whiten` always.
+    8 and its innovations are ranked; the guarantee is then `approximate`. `none` never does, `whiten` always. `thin`
+    ranks one of so many samples, `block` means of so many, by the correlation time of the warm-up.
 
     Args:
         dims: features of a sample.
@@ -82,7 +87,7 @@ class RankBank(StreamBank):
         per_day: `arl` is the number of days between false alarms of one key instead. How many samples these are follows
             from the rate of samples (with scores) in the key's last warm-up; at least 1e3, at most 1e12.
         warmup: samples before a key is armed; by default 200 without tests of dependence, else 600 (compact: 400).
-        dependence: `auto`, `none` or `whiten`.
+        dependence: `auto`, `none`, `whiten`, `thin` or `block`.
         on_alarm: `rebase` or `hold`.
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
         escalation: factor on the key's threshold for each alarm; 1: none.
@@ -137,7 +142,7 @@ class RankBank(StreamBank):
         if transform not in TRANSFORMS:
             raise ValueError(f"transform is {transform!r}; it must be one of {', '.join(map(repr, TRANSFORMS))}")
         if warmup is None:
-            warmup = (COMPACT_WARMUP if profile == "compact" else DEFAULT_WARMUP)[dependence]
+            warmup = default_warmup(dependence, profile)
         self.feature_names = report.feature_names(feature_names, dims)
         self._hold = on_alarm == "hold"
         shape = dims, warmup, DEPENDENCE[dependence], Options(profile, spikes, transform, explained)
@@ -192,10 +197,13 @@ class RankBank(StreamBank):
     def _arm(self, slot: int) -> bool:
         """Arm a key whose warm-up is full; True if that clears its alarm."""
         floats, state = self._slots.floats[slot], self._slots.ints[slot]
-        floats[RATE] = samples_per_day(int(state[COUNT]) - 1, int(state[WARM_TIME]), int(state[CLOCK]))
-        arm(floats, self._slots.shorts[slot], state, self._plan)
+        if not arm(floats, self._slots.shorts[slot], state, self._plan):
+            return False
+        span = state[COUNT] - 1 if state[KEEPING] == EVERY else state[SEQ] - state[WARM_SEQ]
+        floats[RATE] = samples_per_day(int(span), int(state[WARM_TIME]), int(state[CLOCK]))
         settle(floats, state, self._plan)
         state[COUNT] = 0
+        credit_from_now(state)
         waiting = state[ALARM] == 1 and state[CLOCK] < state[UNTIL]
         state[PHASE] = RAISED if waiting else ARMED
         if waiting or state[ALARM] == 0:
@@ -234,12 +242,19 @@ class RankBank(StreamBank):
 Column = TypeVar("Column", IntColumn, FloatMatrix)
 
 
+def default_warmup(dependence: str, profile: str) -> int:
+    """Samples of a warm-up: 200; with tests of dependence 600, or 400, which fit into the room of what follows."""
+    if dependence == "none":
+        return 200
+    return 400 if profile == "compact" else 600
+
+
 def _check(dims: int, warmup: int | None, dependence: str, on_alarm: str, dead_time_ms: int) -> None:
     if dims < 1:
         raise ValueError(f"dims is {dims}; a sample needs at least one feature")
     if dependence not in DEPENDENCE:
         raise ValueError(f"dependence is {dependence!r}; it must be one of {', '.join(map(repr, DEPENDENCE))}")
-    low, high = MIN_WARMUP[dependence], MAX_WARMUP[dependence]
+    low, high = (20, 2000) if dependence == "none" else (60, 6000)
     if warmup is not None and not low <= warmup <= high:
         raise ValueError(f"warmup is {warmup}; with dependence {dependence!r} it must lie in {low}..{high}")
     if on_alarm not in ("rebase", "hold"):

@@ -12,10 +12,19 @@ import math
 
 import numpy as np
 
-from kstream_worker.detectors.history import remember, remember_nothing, start_memory
-from kstream_worker.detectors.ranks_columns import PICK, REPLACE, rank_fixed, rank_learned, rank_means
+from kstream_worker.detectors.history import UNRANKED, remember, remember_nothing, start_memory
+from kstream_worker.detectors.ranks_columns import (
+    PICK,
+    REPLACE,
+    credit_from_now,
+    credit_nothing,
+    rank_fixed,
+    rank_learned,
+    rank_means,
+)
 from kstream_worker.detectors.ranks_fairness import close_sample
 from kstream_worker.detectors.ranks_hidden import look
+from kstream_worker.detectors.ranks_keeping import kept, put_sample
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ALARM_TIME,
@@ -33,7 +42,9 @@ from kstream_worker.detectors.ranks_layout import (
     ESCALATION,
     H_ROOM,
     HIDDEN_COUNT,
+    LAST_RATIO,
     LOCATORS,
+    NEED,
     PHASE,
     PHI_Z,
     PX,
@@ -51,7 +62,6 @@ from kstream_worker.detectors.ranks_layout import (
     X,
     Z,
     singles,
-    warmup_room,
 )
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import ratio, train
@@ -125,6 +135,7 @@ def walk(
             # Blocks and the turns of T and H begin anew: a test is credited with samples since arming alone.
             state[COUNT] = 0
             state[STEPS_SEQ] = state[SEQ]
+            credit_from_now(state)
             return CLEARED, i
         state[CLOCK] = clock
         state[SEQ] += 1
@@ -134,38 +145,78 @@ def walk(
         answers[THRESHOLD, i] = threshold
         if math.isnan(y[i, 0]):
             remember_nothing(times[i], shorts[slot], state, plan)
+            credit_nothing(state)
             if state[PHASE] == ARMED:
                 answers[EVIDENCE, i] = largest_column(row, state, plan, weights)
         elif state[PHASE] == WARMING:
-            if state[COUNT] == 0:
-                state[WARM_TIME] = clock
-                start_memory(y[i], row, state, plan)
-            for j in range(plan[DIMS]):
-                q[j] = 0  # there are no steps yet
-            remember(y[i], times[i], row, shorts[slot], state, q, plan)
-            for j in range(plan[DIMS]):
-                room, at = warmup_room(row, shorts[slot], plan[DIMS] * state[COUNT] + j, plan)
-                room[at] = y[i, j]
-            state[COUNT] += 1
-            if state[COUNT] == plan[WARMUP]:
+            if _warm(y[i], times[i], row, shorts[slot], state, plan, q, work):
                 return FULL, i
         else:
-            _sample(y[i], row, state, plan, q, work)
-            remember(y[i], times[i], row, shorts[slot], state, q, plan)
-            _judge(i, row, shorts[slot], state, times[i], plan, counts, answers, q, work, powers)
+            ranked = _take_in(i, y[i], row, shorts[slot], state, times[i], plan, counts, answers, q, work, powers)
             if state[PHASE] == ARMED:
                 answers[EVIDENCE, i] = evidence_of(row, state, plan, weights, threshold)
-                if answers[EVIDENCE, i] >= threshold:
+                if ranked and answers[EVIDENCE, i] >= threshold:
                     return CROSSED, i
     return FINISHED, len(slots)
 
 
 @inline
-def _sample(
-    raw: np.ndarray, row: np.ndarray, state: np.ndarray, plan: np.ndarray, q: np.ndarray, work: np.ndarray
-) -> None:
-    """A raw sample into q and `work[Z]`, through the autoregressions where they are needed."""
-    take_roots(raw, state, plan, work[ROOT])
+def _warm(
+    raw: np.ndarray,
+    time: int,
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    plan: np.ndarray,
+    q: np.ndarray,
+    work: np.ndarray,
+) -> bool:
+    """One sample of the warm-up; True where it is full."""
+    if state[COUNT] == 0:
+        state[WARM_TIME] = state[CLOCK]
+        start_memory(raw, row, state, plan)
+    q[: plan[DIMS]] = 0  # there are no steps yet
+    remember(raw, time, row, shorts, state, q, plan)
+    if not kept(raw, row, state, plan, work[X]):
+        return False
+    put_sample(state[COUNT], work[X], row, shorts, plan)
+    state[COUNT] += 1
+    return bool(state[COUNT] == (state[NEED] if state[NEED] > 0 else plan[WARMUP]))
+
+
+@inline
+def _take_in(
+    i: int,
+    raw: np.ndarray,
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    time: int,
+    plan: np.ndarray,
+    counts: np.ndarray,
+    answers: np.ndarray,
+    q: np.ndarray,
+    work: np.ndarray,
+    powers: np.ndarray,
+) -> bool:
+    """One sample after the warm-up; whether it is ranked. If not, the next one that is stands for it too."""
+    ranked: bool = kept(raw, row, state, plan, work[ROOT])
+    if ranked:
+        _sample(row, state, plan, q, work)
+        remember(raw, time, row, shorts, state, q, plan)
+        _judge(i, row, shorts, state, time, plan, counts, answers, q, work, powers)
+        return True
+    q[: plan[DIMS]] = UNRANKED
+    remember(raw, time, row, shorts, state, q, plan)
+    answers[LOG_RATIO, i] = row[LAST_RATIO]
+    answers[DIVERGENCE, i] = row[AT_DIVERGENCE]
+    return False
+
+
+@inline
+def _sample(row: np.ndarray, state: np.ndarray, plan: np.ndarray, q: np.ndarray, work: np.ndarray) -> None:
+    """The sample in `work[ROOT]` into q and `work[Z]`, through the autoregressions where they are needed."""
+    take_roots(work[ROOT], state, plan, work[ROOT])
     if state[WHITENED] == 1:
         whiten_sample(work[ROOT], True, row, plan, work[X], work[PX])
     else:
@@ -195,7 +246,8 @@ def _judge(
     f = ratio(row, state[ATOM_COUNT], Z, PHI_Z, plan, work, powers)
     if f < RATIO_FLOOR:
         counts[CLIPPED, i] = 1
-    answers[LOG_RATIO, i] = log(max(f, RATIO_FLOOR))
+    row[LAST_RATIO] = log(max(f, RATIO_FLOOR))
+    answers[LOG_RATIO, i] = row[LAST_RATIO]
     rank_fixed(row, shorts, state, stream, bet, time, q, plan, work)
     if state[COUNT] % 2 == 0:
         pick = below(stream, PICK, state[SEQ], state[T_SIZE])

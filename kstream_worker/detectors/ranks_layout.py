@@ -64,7 +64,8 @@ TWO_SIDED_LOCATORS = 5  # bets whose runs date a change: +b, -b, +u, -u, power o
 ONE_SIDED_LOCATORS = 2
 
 WARMING, ARMED, RAISED = 0, 1, 2
-NO_DEPENDENCE, AUTO, WHITEN = 0, 1, 2
+NO_DEPENDENCE, AUTO, WHITEN, THIN, BLOCKS = range(5)
+EVERY, CHANGES, THINNED, MEANS = range(4)  # which samples are ranked
 NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
 
 # Columns of the integer row (column 0 is the random stream).
@@ -89,6 +90,13 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     FAIR_FORMER,  # and in those that are used next
     FAIR_NEXT,  # number of blocks at which they are
     FAIR,  # 1 if any payoff is taken to vary more than independent ones do
+    KEEPING,  # which samples are ranked
+    STRIDE,  # samples of which one at least is ranked, where not all are
+    WAITED,  # samples since the last one that is ranked
+    NEED,  # samples that the warm-up needs, once it is known that not all are ranked; 0 before
+    FIXED_SEQ,  # number of the sample up to which the tests of each kind are credited
+    LEARNED_SEQ,
+    MEANS_SEQ,
     ATOM_COUNT,
     PICKED,  # candidate, and which way it has moved
     PICKED_SIDE,
@@ -100,7 +108,7 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     KEPT_SIZE,  # older samples that are remembered
     BLOCK_TIME,  # event time of the first sample of the present block
     BLOCK_SUM,  # first of d sums over the present block, in steps
-) = range(1, 32)
+) = range(1, 39)
 
 # Columns of the float row; the first OUTLIVING stay when all else is forgotten.
 (
@@ -109,8 +117,9 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     GAIN,
     DIVERGENCE,
     FADED,
+    LAST_RATIO,  # log ratio of the last sample that was ranked
     HEADER,
-) = range(6)
+) = range(7)
 OUTLIVING = 2
 
 
@@ -119,7 +128,6 @@ class Layout(NamedTuple):
 
     dims: int
     warmup: int
-    test: int  # first part of the warm-up: tests of dependence only
     fixed: int  # columns of fixed scores: coordinates, radius, products
     columns: int  # fixed, d of block means, the learned one, sizes of single samples, the pick
     bets: int
@@ -154,6 +162,8 @@ class Layout(NamedTuple):
     ring: int
     coef: int
     ar_cov: int
+    last: int  # the last sample that was ranked, or the mean of the present block
+    held: int  # 1.0 for each feature whose values are held
     origin: int
     history: int  # float32, relative to the origin
     kept: int  # float32, the same of older samples
@@ -200,7 +210,6 @@ class Layout(NamedTuple):
 (
     DIMS,
     WARMUP,
-    TEST,
     FIXED,
     COLUMNS,
     BETS,
@@ -232,6 +241,8 @@ class Layout(NamedTuple):
     AT_RING,
     AT_COEF,
     AT_AR_COV,
+    AT_LAST,
+    AT_HELD,
     AT_ORIGIN,
     AT_HISTORY,
     AT_KEPT,
@@ -267,7 +278,7 @@ class Layout(NamedTuple):
     INTS,
     UPWARD,
     HIDDEN_TABLE,  # kind and features of each candidate, four entries each
-) = range(69)
+) = range(70)
 
 
 # Rows of the scratch matrix.
@@ -322,7 +333,6 @@ def bytes_by_part(dims: int, warmup: int, dependence: int, options: Options = DE
 
 def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple[Layout, dict[str, int]]:
     sizes = PROFILES[options.profile]
-    test = 0 if dependence == 0 else warmup * 2 // 3
     radius = 1 if dims > 1 else 0
     fixed = dims + radius + (dims * (dims - 1) // 2 if 2 <= dims <= MAX_PRODUCT_DIMS else 0)
     two_sided = fixed + dims
@@ -345,6 +355,7 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     raw_center, raw_scale = at.take(whitening, "scales"), at.take(whitening, "scales")
     ring, coef = at.take(whitening * AR_ORDER, "autoregressions"), at.take(whitening * AR_TERMS, "autoregressions")
     ar_cov = at.take(whitening * AR_COV, "autoregressions")
+    last, held = at.take(whitening, "choice of samples"), at.take(whitening, "choice of samples")
     length, kept_room, origin, history, kept = _remembered(at, dims, sizes, options)
     union = at.here
     packed = sizes.atoms * (sizes.atoms + 1) // 2
@@ -373,7 +384,6 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     layout = Layout(
         dims=dims,
         warmup=warmup,
-        test=test,
         fixed=fixed,
         columns=columns,
         bets=bets,
@@ -405,6 +415,8 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         ring=ring,
         coef=coef,
         ar_cov=ar_cov,
+        last=last,
+        held=held,
         origin=origin,
         history=history,
         kept=kept,

@@ -57,8 +57,7 @@ class Crossing(NamedTuple):
     explanation: Explanation | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Guarantee:
+class Guarantee(NamedTuple):
     """`exact_if_iid`, `approximate` or `none`, with the reason in words for people."""
 
     level: str

@@ -1,9 +1,8 @@
 """Serial dependence of a warm-up, and autoregressions that take it out.
 
-The test is that of Ljung and Box (1978) with 10 lags: Q = n (n + 2) sum_k r_k^2 / (n - k), compared with the
-chi-square law of 10 degrees of freedom, whose upper tail has a closed form. Whitening fits, feature by feature, z_t
-on (1, z_{t-1}, ..., z_{t-8}) by recursive least squares without forgetting; what goes on is the innovation, predicted
-before the sample is learned.
+The test is that of Ljung and Box (1978) with 10 lags: Q = n (n + 2) sum_k r_k^2 / (n - k); `dependence` has its
+critical values. Whitening fits, feature by feature, z_t on (1, z_{t-1}, ..., z_{t-8}) by recursive least squares
+without forgetting; what goes on is the innovation, predicted before the sample is learned.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import numpy as np
 
 from kstream_worker.models.scaling import quantile
 from kstream_worker.numerics.jit import inline
-from kstream_worker.numerics.math import exp
 
 AR_ORDER = 8
 AR_TERMS = AR_ORDER + 1
@@ -48,13 +46,6 @@ def ljung_box(x: np.ndarray, n: int) -> float:
         r = product / power
         q += r * r / (n - lag)
     return n * (n + 2.0) * q
-
-
-@inline
-def chi_square_tail(q: float) -> float:
-    """P(chi-square with 10 degrees of freedom > q) = e^(-h) sum_{k<5} h^k / k!, h = q / 2."""
-    h = 0.5 * q
-    return exp(-h) * (1.0 + h * (1.0 + h / 2.0 * (1.0 + h / 3.0 * (1.0 + h / 4.0))))
 
 
 @inline

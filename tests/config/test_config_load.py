@@ -279,7 +279,7 @@ def test_wrong_values_say_what_was_expected(path: str, value: object, message: s
         ({"pairing.mode": "reference", "model.alpha": 0.3}, "fixed in `pairing.mode` reference"),
         ({"pairing.mode": "reference", "detector.warmup": 300}, "`reference.samples` says what a key learns"),
         ({"pairing.mode": "reference", "detector.profile": "compact"}, "`detector.profile` has no effect"),
-        ({"pairing.mode": "reference", "detector.dependence": "whiten"}, "a frozen reference is not whitened"),
+        ({"pairing.mode": "reference", "detector.dependence": "block"}, "a frozen reference is tested for"),
         ({"pairing.mode": "reference", "reference.start": "2026-01-01"}, "`reference.start`: the time has no zone"),
         ({"pairing.mode": "reference", "reference.end": "soon"}, "`reference.end`: expected a time in ISO 8601"),
         (
