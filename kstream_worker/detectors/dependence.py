@@ -1,13 +1,18 @@
-"""Tests of a warm-up: serial dependence of levels and of squares. Compiled.
+"""Tests of a warm-up: serial dependence of levels and of squares, held values. Compiled.
 
 At the lengths of a warm-up the statistics do not follow their limiting laws. Their critical values are simulated
 (`benchmarks/dependence_tables.py` prints the tables anew) and kept here as constants:
 
 - Ljung and Box (1978), 10 lags, of a series; of innovations of an autoregression that is still being learned; of
   clipped squares of innovations, of normal samples and Student's t with 5 degrees the larger quantile.
+
+A sample is *held* where it repeats its predecessor because nothing new was measured. Equal neighbours alone do not
+say so: counts and rounded values repeat by chance. `hold_share` compares with both kinds of chance.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -38,6 +43,12 @@ SQUARES = np.array([
 ])
 # fmt: on
 
+MIN_HOLD = 0.05  # a smaller share of held samples does no measurable harm
+MARGIN = 4.0  # standard deviations above chance that repeats must lie
+SMOOTH = 2.0  # repeats must outnumber moves to the neighbouring value this many times
+FEWEST = 50  # samples that are not of the most frequent value
+MOST_HELD = 0.8  # a larger share would stretch the warm-up to more than a thousand samples
+LEFT_HELD = 0.005  # of all kept samples, those that may still be held ones
 TAU_FLOOR = 0.05  # autocorrelations below it end the sum
 
 
@@ -63,6 +74,135 @@ def critical(table: np.ndarray, n: int, level: float) -> float:
     low = table[k, i] + part * (table[k, i + 1] - table[k, i])
     high = table[k + 1, i] + part * (table[k + 1, i + 1] - table[k + 1, i])
     return float(low + share * (high - low))
+
+
+@inline
+def sort(x: np.ndarray, n: int) -> None:
+    """Sort the first n entries in place (Shell's method: the gaps of Ciura, then tripled)."""
+    gap = 701
+    while gap < n // 3:
+        gap = gap * 9 // 4
+    while gap > 0:
+        for i in range(gap, n):
+            value = x[i]
+            j = i
+            while j >= gap and x[j - gap] > value:
+                x[j] = x[j - gap]
+                j -= gap
+            x[j] = value
+        gap = 0 if gap == 1 else max(1, gap * 4 // 9)
+
+
+@jit
+def hold_share(x: np.ndarray, n: int, work: np.ndarray) -> float:
+    """The share of samples that repeat their predecessor beyond chance; 0 where chance explains the repeats.
+
+    Three kinds of chance. Of independent samples: in a random order of the same values the number T of equal
+    neighbours has, with S2 = sum c (c - 1) and S3 = sum c (c - 1)(c - 2) over the counts c of the values,
+
+        E T = S2 / n,    E T (T - 1) = 2 (n - 2) S3 / (n)_3 + (n - 2)(n - 3) (S2^2 - 4 S3 - 2 S2) / (n)_4.
+
+    T must lie 4 standard deviations above. Of autocorrelated rounded samples: then a move to the next value above
+    or below is about as likely as none; T must be twice the more frequent of the two. Of one value that is usual, such
+    as the zeros between bursts: what follows it says nothing, so the share is that of repeats of all other values; with
+    r of them repeated and c = their S2 / ((n - 1) m), m their number, it is (r - c) / (1 - c).
+
+    Args:
+        x: float64[>= n].
+        n: length, at least 4.
+        work: float64[>= n], scratch.
+    """
+    s2, s3, distinct, usual, most = _count_values(x, n, work)
+    if distinct == 1:
+        return 0.0
+    same, others, moved = _repeats_and_moves(x, n, work, distinct, usual)
+    mean = s2 / n
+    pairs = 2.0 * s3 / n / (n - 1.0) + (s2 * s2 - 4.0 * s3 - 2.0 * s2) / n / (n - 1.0)
+    spread = math.sqrt(max(pairs + mean - mean * mean, 0.0))
+    members = n - most
+    if same <= mean + MARGIN * spread or same < SMOOTH * moved or members < FEWEST:
+        return 0.0
+    chance = (s2 - most * (most - 1.0)) / ((n - 1.0) * members)
+    return max(0.0, (others / members - chance) / (1.0 - chance))
+
+
+@inline
+def repeat_chance(x: np.ndarray, n: int, work: np.ndarray) -> float:
+    """The chance that two of the n samples, drawn without order, are equal. Arguments as of `hold_share`."""
+    return float(_count_values(x, n, work)[0] / (n * (n - 1.0)))
+
+
+@inline
+def _count_values(x: np.ndarray, n: int, values: np.ndarray) -> tuple[float, float, int, float, float]:
+    """S2, S3, the number of distinct values (which then stand at the start of `values` in their order), the most
+    frequent one and how often it is there.
+    """
+    for i in range(n):
+        values[i] = x[i]
+    sort(values, n)
+    s2 = 0.0
+    s3 = 0.0
+    distinct = 0
+    usual = values[0]
+    most = 0.0
+    i = 0
+    while i < n:
+        j = i
+        while j < n and values[j] == values[i]:
+            j += 1
+        c = 1.0 * (j - i)
+        s2 += c * (c - 1.0)
+        s3 += c * (c - 1.0) * (c - 2.0)
+        if c > most:
+            usual, most = values[i], c
+        values[distinct] = values[i]
+        distinct += 1
+        i = j
+    return s2, s3, distinct, usual, most
+
+
+@inline
+def _repeats_and_moves(x: np.ndarray, n: int, values: np.ndarray, distinct: int, usual: float) -> tuple[int, int, int]:
+    """Samples equal to their predecessor, those of them that are not `usual`, and moves to the next value of those
+    seen, up or down, the more frequent.
+    """
+    same = 0
+    others = 0
+    up = 0
+    down = 0
+    at = _find(values, distinct, x[0])
+    for i in range(1, n):
+        if x[i] == x[i - 1]:
+            same += 1
+            others += x[i] != usual
+        else:
+            if at + 1 < distinct and x[i] == values[at + 1]:
+                up += 1
+            elif at > 0 and x[i] == values[at - 1]:
+                down += 1
+            at = _find(values, distinct, x[i])
+    return same, others, max(up, down)
+
+
+@inline
+def _find(values: np.ndarray, n: int, x: float) -> int:
+    low = 0
+    high = n - 1
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < x:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inline
+def hold_stride(share: float) -> int:
+    """Samples after which one in two hundred is still a held one: ceil(ln .005 / ln share); 1 where nothing is done."""
+    if not MIN_HOLD <= share <= MOST_HELD:
+        return 1
+    return math.ceil(log(LEFT_HELD) / log(share))
 
 
 @jit

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
 from kstream_worker.detectors.ranks_layout import (
+    CHANGES,
     HELD,
     KEEPING,
     LEFT_OVER,
@@ -64,7 +65,12 @@ def _left(state: State) -> str:
 
 def _done(state: State) -> Iterator[str]:
     """What was done to the samples before they are ranked, one sentence each."""
-    if state[KEEPING] == THINNED:
+    if state[KEEPING] == CHANGES:
+        yield (
+            "Values are held: samples that repeat their predecessor are left out, up to "
+            f"{state[STRIDE]} in a row, and credited to the next that is ranked."
+        )
+    elif state[KEEPING] == THINNED:
         yield f"One of {state[STRIDE]} samples is ranked and stands for all of them."
     elif state[KEEPING] == MEANS:
         yield f"Means of {state[STRIDE]} samples are ranked."

@@ -1,6 +1,10 @@
 """Which samples of a key go on to be ranked, where not all do. Compiled.
 
-`THINNED` keeps one of `STRIDE` samples, `MEANS` the mean of `STRIDE`. The next test is credited with all samples since
+Held samples repeat their predecessor because nothing new was measured. With `auto`, where at least half of the features
+are held, `CHANGES` leaves them out: a sample is kept once every feature that is held has changed, or after `STRIDE`
+samples at the latest, so that a feature that is stuck still comes to be ranked. Where values also repeat by chance
+nothing is left out: the choice "changed" would itself depend on the values. `THINNED` keeps one of `STRIDE` samples,
+`MEANS` the mean of `STRIDE`. The next test is credited with all samples since
 the last one, kept or not: run lengths count samples.
 """
 
@@ -10,10 +14,13 @@ import math
 
 import numpy as np
 
-from kstream_worker.detectors.dependence import correlation_time
+from kstream_worker.detectors.dependence import correlation_time, hold_share, hold_stride, repeat_chance
 from kstream_worker.detectors.ranks_layout import (
+    AT_HELD,
     AT_LAST,
+    AUTO,
     BLOCKS,
+    CHANGES,
     COUNT,
     DEPENDENCE,
     DIMS,
@@ -36,6 +43,7 @@ ENOUGH_KEPT = 200  # kept samples that a warm-up needs where not all are kept
 MOST_STRIDE = 10  # the share of a warm-up that a stride may reach, inverted
 THIN_TIMES = 2.0  # correlation times from one kept sample to the next
 BLOCK_TIMES = 4.0  # and in a block
+RARE_TIES = 0.05  # chance of equal neighbours up to which "changed" says nothing of the values
 
 
 @inline
@@ -58,6 +66,11 @@ def kept(raw: np.ndarray, row: np.ndarray, state: np.ndarray, plan: np.ndarray, 
     if keeping == MEANS:
         for j in range(d):
             row[plan[AT_LAST] + j] += raw[j] / state[STRIDE]
+    elif keeping == CHANGES and not going:
+        going = True
+        for j in range(d):
+            if row[plan[AT_HELD] + j] == 1.0 and raw[j] == row[plan[AT_LAST] + j]:
+                going = False
     if going:
         state[WAITED] = 0
         for j in range(d):
@@ -65,6 +78,8 @@ def kept(raw: np.ndarray, row: np.ndarray, state: np.ndarray, plan: np.ndarray, 
             if keeping == MEANS:
                 out[j] = row[plan[AT_LAST] + j]
                 row[plan[AT_LAST] + j] = 0.0
+            elif keeping == CHANGES:
+                row[plan[AT_LAST] + j] = raw[j]
     return bool(going)
 
 
@@ -96,34 +111,65 @@ def choose_keeping(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan:
         state: the key's integers.
         plan: layout.
     """
-    d = plan[DIMS]
     n = plan[WARMUP]
     state[NEED] = n
-    if plan[DEPENDENCE] != THIN and plan[DEPENDENCE] != BLOCKS:
-        return
-    values = np.empty(n)
     stride = 1
-    sample = np.empty(d)
-    for j in range(d):
-        for i in range(n):
-            get_sample(i, sample, row, shorts, plan)
-            values[i] = sample[j]
-        stride = max(stride, _correlation_stride(values, n, plan[DEPENDENCE] == BLOCKS))
+    keeping = EVERY
+    if plan[DEPENDENCE] == AUTO:
+        stride, keeping = _hold(row, shorts, plan), CHANGES
+    elif plan[DEPENDENCE] == THIN:
+        stride, keeping = _correlation_stride(THIN_TIMES, row, shorts, plan), THINNED
+    elif plan[DEPENDENCE] == BLOCKS:
+        stride, keeping = _correlation_stride(BLOCK_TIMES, row, shorts, plan), MEANS
     stride = min(stride, max(1, n // MOST_STRIDE))
     if stride > 1:
-        state[KEEPING] = MEANS if plan[DEPENDENCE] == BLOCKS else THINNED
+        state[KEEPING] = keeping
         state[STRIDE] = stride
         _take_out(row, shorts, state, plan)
         state[NEED] = max(min(n, ENOUGH_KEPT), state[COUNT])
 
 
 @inline
-def _correlation_stride(values: np.ndarray, n: int, blocks: bool) -> int:
-    """Correlation times of a feature's scaled values (overwritten) in samples, times 2, or times 4 for blocks."""
-    center, scale = scaling.center_and_scale(values.copy(), n)
-    for i in range(n):
-        values[i] = clip_raw(values[i], center, scale)
-    return math.ceil((BLOCK_TIMES if blocks else THIN_TIMES) * correlation_time(values, n))
+def _hold(row: np.ndarray, shorts: np.ndarray, plan: np.ndarray) -> int:
+    """Note which features are held; the stride of the one held longest, 1 where nothing is to be left out."""
+    d = plan[DIMS]
+    n = plan[WARMUP]
+    values = np.empty(n)
+    work = np.empty(n)
+    stride = 1
+    held = 0
+    by_chance = False
+    for j in range(d):
+        _one_feature(j, values, row, shorts, plan)
+        own = hold_stride(hold_share(values, n, work))
+        row[plan[AT_HELD] + j] = 1.0 if own > 1 else 0.0
+        if own > 1:
+            held += 1
+            stride = max(stride, own)
+            by_chance = by_chance or repeat_chance(values, n, work) > RARE_TIES
+    return 1 if by_chance or 2 * held < d else stride
+
+
+@inline
+def _one_feature(j: int, values: np.ndarray, row: np.ndarray, shorts: np.ndarray, plan: np.ndarray) -> None:
+    for i in range(plan[WARMUP]):
+        room, at = warmup_room(row, shorts, i * plan[DIMS] + j, plan)
+        values[i] = room[at]
+
+
+@inline
+def _correlation_stride(times: float, row: np.ndarray, shorts: np.ndarray, plan: np.ndarray) -> int:
+    """So many correlation times in samples, of the feature that has the longest."""
+    n = plan[WARMUP]
+    values = np.empty(n)
+    stride = 1
+    for j in range(plan[DIMS]):
+        _one_feature(j, values, row, shorts, plan)
+        center, scale = scaling.center_and_scale(values.copy(), n)
+        for i in range(n):
+            values[i] = clip_raw(values[i], center, scale)
+        stride = max(stride, math.ceil(times * correlation_time(values, n)))
+    return stride
 
 
 @inline

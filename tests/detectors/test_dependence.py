@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks import dependence_tables
-from benchmarks.processes import PROCESSES
+from benchmarks.processes import PROCESSES, autoregression
 from kstream_worker.detectors import dependence
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.detectors.ranks_layout import FIXED_SEQ, KEEPING, MEANS, STRIDE, THINNED
+from kstream_worker.detectors.ranks_layout import CHANGES, EVERY, FIXED_SEQ, KEEPING, MEANS, STRIDE, THINNED
 from kstream_worker.detectors.whitening import ljung_box
 from kstream_worker.records import Scores, Transition
 
@@ -79,6 +79,62 @@ def test_the_test_of_dependence_has_about_its_level() -> None:
     assert ljung_box(np.full(400, 7.25), 400) == 0.0
 
 
+@pytest.mark.parametrize("n", [1, 2, 37, 900])
+def test_sorting(n: int) -> None:
+    x = np.round(np.random.default_rng(n).normal(size=n + 3), 1)
+    expected = [*sorted(x[:n]), *x[n:]]
+    dependence.sort(x, n)
+    assert x.tolist() == expected
+
+
+def test_repeats_of_a_shuffled_series_have_the_stated_mean_and_variance() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.poisson(1.0, size=40).astype(float)
+    counts = np.unique(x, return_counts=True)[1].astype(float)
+    n, s2, s3 = len(x), (counts * (counts - 1)).sum(), (counts * (counts - 1) * (counts - 2)).sum()
+    found = [np.sum(np.diff(rng.permutation(x)) == 0.0) for _ in range(20_000)]
+    mean = s2 / n
+    second = 2 * s3 / n / (n - 1) + (s2**2 - 4 * s3 - 2 * s2) / n / (n - 1)
+    assert np.mean(found) == pytest.approx(mean, abs=0.1)
+    assert np.var(found) == pytest.approx(second + mean - mean**2, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("iid", 0.0),
+        ("poisson", 0.0),
+        ("AR .9, coarse", 0.0),
+        ("binary", 0.0),
+        ("bursts", 0.0),
+        ("held .5", 0.5),
+        ("held .2", 0.2),
+        ("held counts", 0.5),
+        ("held bursts", 0.5),
+    ],
+)
+def test_chance_ties_are_not_held_samples(name: str, held: float) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(10):
+        if name == "AR .9, coarse":
+            x = np.round(autoregression((0.9,)).advance(rng, np.zeros((1, 1, 1)), 0, 600)[:, 0, 0] / 0.25)
+        elif "bursts" in name:  # zeros most of the time, then for a while other values
+            x = rng.exponential(size=600) * np.repeat(rng.random(60) < 0.5, 10)
+        elif name in ("iid", "held .5", "held .2"):
+            x = rng.normal(size=600)
+        else:
+            x = rng.poisson(1.0, size=600).astype(float) if name != "binary" else (rng.random(600) < 0.3) * 1.0
+        if held:
+            for t in np.flatnonzero(rng.random(600) < held):
+                x[t] = x[max(t - 1, 0)]
+        share = dependence.hold_share(x, 600, np.empty(600))
+        assert share == 0.0 if not held else abs(share - held) < 0.12
+
+
+def test_the_stride_leaves_one_in_two_hundred_held() -> None:
+    assert [dependence.hold_stride(share) for share in (0.0, 0.04, 0.05, 0.5, 0.8, 0.81)] == [1, 1, 2, 8, 24, 1]
+
+
 def test_correlation_time() -> None:
     assert dependence.correlation_time(np.random.default_rng(0).normal(size=4000), 4000) == 0.5
     assert dependence.correlation_time(np.ones(100), 100) == 0.5
@@ -86,6 +142,44 @@ def test_correlation_time() -> None:
 
 
 # --- what is done ------------------------------------------------------------------------------------------------
+
+
+def test_held_samples_are_left_out_and_credited() -> None:
+    y = series("held .5", 5_000)
+    state = state_after(y)
+    assert state[KEEPING] == CHANGES
+    assert 6 <= state[STRIDE] <= 11
+    bank = bank_of(arl=100_000.0)
+    y[3_000:, 0] += 1.0
+    scores = run(bank, y)
+    alarm = raised(scores)[0]
+    assert 0 < alarm.seq - 3_000 < 150
+    assert alarm.guarantee == "approximate"
+    assert "held" in alarm.guarantee_reason
+    same = 1 + np.flatnonzero((np.diff(y[:2_900], axis=0) == 0.0).all(axis=1))
+    same = same[same > 850]
+    assert np.mean(scores.evidence[same] == scores.evidence[same - 1]) > 0.98  # nothing was bet on them
+    assert np.mean(scores.log_ratio[same] == scores.log_ratio[same - 1]) > 0.98
+
+
+def test_a_held_stream_that_is_stuck_is_found() -> None:
+    y = series("held .5", 4_000)
+    y[3_000:] = y[2_999]
+    assert 0 < raised(run(bank_of(arl=10_000.0), y))[0].seq - 3_000 < 300
+
+
+@pytest.mark.parametrize("kind", ["counts", "held counts", "one held of three"])
+def test_what_goes_on_as_it_is(kind: str) -> None:
+    """Counts repeat by chance, and so says "changed" something of their values; one feature of three is too few."""
+    rng = np.random.default_rng(4)
+    y = rng.normal(size=(700, 3)) if kind == "one held of three" else rng.poisson(1.0, size=(700, 2)).astype(float)
+    if kind != "counts":
+        for t in np.flatnonzero(rng.random(700) < 0.5):
+            y[t, 0] = y[max(t - 1, 0), 0]
+            if kind == "held counts":
+                y[t, 1] = y[max(t - 1, 0), 1]
+    state = state_after(y)
+    assert (state[KEEPING], state[STRIDE]) == (EVERY, 0)
 
 
 @pytest.mark.parametrize(("setting", "keeping"), [("thin", THINNED), ("block", MEANS)])
