@@ -1,7 +1,9 @@
-"""What the rank detector does about serial dependence when it is armed: tests, and autoregressions. Compiled.
+"""What the rank detector does about serial dependence when it is armed: tests, autoregressions, sizes. Compiled.
 
-The first two thirds of a warm-up are tested, feature by feature. With `auto`, where levels are dependent in any
-feature, all pass through autoregressions. What is left is tested again, and said.
+The first two thirds of a warm-up are tested, feature by feature. With `auto`, where levels or squares are dependent
+in any feature, all pass through autoregressions. Where volatility comes in clusters, innovations are divided by a
+predicted size, if that takes the clusters away: where it does not, size is not what goes on as predicted, and to divide
+by it would only hide changes. What is left is tested again, and said.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from kstream_worker.detectors.ranks_layout import (
     AT_RAW_CENTER,
     AT_RAW_SCALE,
     AT_RING,
+    AT_VOLATILITY,
     AUTO,
     DEPENDENCE,
     DIMS,
@@ -22,15 +25,19 @@ from kstream_worker.detectors.ranks_layout import (
     LEVELS_LEFT,
     NOTHING_LEFT,
     SQUARES_LEFT,
+    VOLATILE,
     WHITEN,
     WHITENED,
 )
 from kstream_worker.detectors.ranks_sample import clip_raw, whiten_sample
+from kstream_worker.detectors.volatility import MEAN_VARIANCE, VOL_TERMS, start_volatility, volatility_step
 from kstream_worker.detectors.whitening import AR_COV, AR_ORDER, AR_TERMS, ar_reset, clipped_squares, ljung_box
 from kstream_worker.models import scaling
 from kstream_worker.numerics.jit import inline, jit
 
 WHITEN_LEVEL = 0.2  # lenient: to whiten independent samples by mistake costs nothing measurable
+CLUSTERS_LEVEL = 0.02  # of squares: a stricter test of a few hundred samples misses clusters often
+OTHERS_LEVEL = 0.2  # of the squares of other features, once some have clusters
 LEVELS_LEVEL = 0.001  # of what is left
 SQUARES_LEVEL = 0.01
 
@@ -49,6 +56,7 @@ def whiten_warmup(samples: np.ndarray, n: int, test: int, row: np.ndarray, state
     """
     values = np.empty(n)
     dependent = _dependent(samples, test, row, plan, values)
+    state[VOLATILE] = 0
     whitened = plan[DEPENDENCE] == WHITEN or (plan[DEPENDENCE] == AUTO and dependent)
     state[WHITENED] = 1 if whitened else 0
     # Of innovations the second half of the tested part and the rest: the first are those of a model yet untaught.
@@ -56,14 +64,19 @@ def whiten_warmup(samples: np.ndarray, n: int, test: int, row: np.ndarray, state
     if whitened:
         first = test // 2
         _whiten(samples, n, row, plan)
+        if plan[DEPENDENCE] == AUTO:
+            _scale_sizes(samples, first, n, CLUSTERS_LEVEL / plan[DIMS], row, state, plan, values)
+            if state[VOLATILE] > 0:
+                _scale_sizes(samples, first, n, OTHERS_LEVEL, row, state, plan, values)
     state[LEFT_OVER] = _left_over(samples, first, n if whitened else test, row, state, plan, values)
 
 
 @inline
 def _dependent(samples: np.ndarray, n: int, row: np.ndarray, plan: np.ndarray, values: np.ndarray) -> bool:
-    """Fix the scales that the tests use; whether levels of any feature are serially dependent in the first n."""
+    """Fix the scales that the tests use; whether levels or squares of any feature are dependent in the first n."""
     d = plan[DIMS]
     found = False
+    work = np.empty(n)
     for j in range(d):
         for i in range(n):
             values[i] = samples[i * d + j]
@@ -73,6 +86,9 @@ def _dependent(samples: np.ndarray, n: int, row: np.ndarray, plan: np.ndarray, v
         for i in range(n):
             values[i] = clip_raw(samples[i * d + j], center, scale)
         if ljung_box(values, n) > critical(RAW, n, WHITEN_LEVEL / d):
+            found = True
+        clipped_squares(values, n, work)
+        if ljung_box(values, n) > critical(SQUARES, n, CLUSTERS_LEVEL / d):
             found = True
     return found
 
@@ -85,11 +101,52 @@ def _whiten(samples: np.ndarray, n: int, row: np.ndarray, plan: np.ndarray) -> N
         ring = plan[AT_RING] + j * AR_ORDER
         coef = plan[AT_COEF] + j * AR_TERMS
         cov = plan[AT_AR_COV] + j * AR_COV
+        for k in range(VOL_TERMS):
+            row[plan[AT_VOLATILITY] + j * VOL_TERMS + k] = 0.0
         ar_reset(row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV])
     gain = np.empty(AR_TERMS)
     for i in range(n):
         sample = samples[i * d : (i + 1) * d]
         whiten_sample(sample, i >= AR_ORDER, row, plan, sample, gain)
+
+
+@inline
+def _scale_sizes(
+    samples: np.ndarray,
+    first: int,
+    n: int,
+    level: float,
+    row: np.ndarray,
+    state: np.ndarray,
+    plan: np.ndarray,
+    values: np.ndarray,
+) -> None:
+    """Divide the innovations of features whose squares are dependent by their predicted size, if it makes them good."""
+    d = plan[DIMS]
+    m = n - first
+    work = np.empty(m)
+    scaled = np.empty(n)
+    for j in range(d):
+        vol = row[plan[AT_VOLATILITY] + j * VOL_TERMS : plan[AT_VOLATILITY] + (j + 1) * VOL_TERMS]
+        for i in range(m):
+            values[i] = samples[(first + i) * d + j]
+        clipped_squares(values, m, work)
+        if vol[MEAN_VARIANCE] > 0.0 or ljung_box(values, m) <= critical(SQUARES, m, level):
+            continue
+        for i in range(m):
+            values[i] = samples[(first + i) * d + j]
+        start_volatility(values, m, vol)
+        for i in range(n):
+            scaled[i] = volatility_step(samples[i * d + j], vol)
+        for i in range(m):
+            values[i] = scaled[first + i]
+        clipped_squares(values, m, work)
+        if ljung_box(values, m) > critical(SQUARES, m, CLUSTERS_LEVEL / d):
+            vol[:] = 0.0
+            continue
+        for i in range(n):
+            samples[i * d + j] = scaled[i]
+        state[VOLATILE] += 1
 
 
 @inline

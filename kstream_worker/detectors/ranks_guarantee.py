@@ -18,6 +18,7 @@ from kstream_worker.detectors.ranks_layout import (
     NOTHING_LEFT,
     STRIDE,
     THINNED,
+    VOLATILE,
     WHITENED,
 )
 
@@ -78,6 +79,11 @@ def _done(state: State) -> Iterator[str]:
         yield (
             "Ranked are innovations of autoregressions, as the warm-up may be serially dependent or the setting asks "
             "for it."
+        )
+    if state[VOLATILE] > 0:
+        yield (
+            f"Volatility comes in clusters in {state[VOLATILE]} features, whose innovations are divided by a predicted "
+            "size: a change of their variance shows in part only."
         )
     if state[HELD] == 1:
         yield (

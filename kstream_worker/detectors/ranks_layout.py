@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED
+from kstream_worker.detectors.volatility import VOL_TERMS
 from kstream_worker.detectors.whitening import AR_COV, AR_ORDER, AR_TERMS
 from kstream_worker.numerics.jit import inline
 
@@ -93,6 +94,7 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     KEEPING,  # which samples are ranked
     STRIDE,  # samples of which one at least is ranked, where not all are
     WAITED,  # samples since the last one that is ranked
+    VOLATILE,  # features whose innovations are divided by a predicted size
     NEED,  # samples that the warm-up needs, once it is known that not all are ranked; 0 before
     FIXED_SEQ,  # number of the sample up to which the tests of each kind are credited
     LEARNED_SEQ,
@@ -108,7 +110,7 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     KEPT_SIZE,  # older samples that are remembered
     BLOCK_TIME,  # event time of the first sample of the present block
     BLOCK_SUM,  # first of d sums over the present block, in steps
-) = range(1, 39)
+) = range(1, 40)
 
 # Columns of the float row; the first OUTLIVING stay when all else is forgotten.
 (
@@ -162,6 +164,7 @@ class Layout(NamedTuple):
     ring: int
     coef: int
     ar_cov: int
+    volatility: int
     last: int  # the last sample that was ranked, or the mean of the present block
     held: int  # 1.0 for each feature whose values are held
     origin: int
@@ -241,6 +244,7 @@ class Layout(NamedTuple):
     AT_RING,
     AT_COEF,
     AT_AR_COV,
+    AT_VOLATILITY,
     AT_LAST,
     AT_HELD,
     AT_ORIGIN,
@@ -278,7 +282,7 @@ class Layout(NamedTuple):
     INTS,
     UPWARD,
     HIDDEN_TABLE,  # kind and features of each candidate, four entries each
-) = range(70)
+) = range(71)
 
 
 # Rows of the scratch matrix.
@@ -350,12 +354,7 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     parts: dict[str, int] = {}
     at = Cursor(8, parts)
     at.take(HEADER, "counters")
-    whitening = 0 if dependence == 0 else dims
-    center, scale = at.take(dims, "scales"), at.take(dims, "scales")
-    raw_center, raw_scale = at.take(whitening, "scales"), at.take(whitening, "scales")
-    ring, coef = at.take(whitening * AR_ORDER, "autoregressions"), at.take(whitening * AR_TERMS, "autoregressions")
-    ar_cov = at.take(whitening * AR_COV, "autoregressions")
-    last, held = at.take(whitening, "choice of samples"), at.take(whitening, "choice of samples")
+    preparation = _prepared(at, dims, dependence)
     length, kept_room, origin, history, kept = _remembered(at, dims, sizes, options)
     union = at.here
     packed = sizes.atoms * (sizes.atoms + 1) // 2
@@ -408,15 +407,6 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         atom_room=sizes.atoms,
         length=length,
         kept_room=kept_room,
-        center=center,
-        scale=scale,
-        raw_center=raw_center,
-        raw_scale=raw_scale,
-        ring=ring,
-        coef=coef,
-        ar_cov=ar_cov,
-        last=last,
-        held=held,
         origin=origin,
         history=history,
         kept=kept,
@@ -450,8 +440,26 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         rooted=rooted,
         times=times,
         ints=times + length,
+        **preparation,
     )
     return layout, parts
+
+
+def _prepared(at: Cursor, dims: int, dependence: int) -> dict[str, int]:
+    """Where that begins which samples pass through before they are ranked, by field of the layout."""
+    tested = 0 if dependence == NO_DEPENDENCE else dims
+    return {
+        "center": at.take(dims, "scales"),
+        "scale": at.take(dims, "scales"),
+        "raw_center": at.take(tested, "scales"),
+        "raw_scale": at.take(tested, "scales"),
+        "ring": at.take(tested * AR_ORDER, "autoregressions"),
+        "coef": at.take(tested * AR_TERMS, "autoregressions"),
+        "ar_cov": at.take(tested * AR_COV, "autoregressions"),
+        "volatility": at.take(tested * VOL_TERMS, "autoregressions"),
+        "last": at.take(tested, "choice of samples"),
+        "held": at.take(tested, "choice of samples"),
+    }
 
 
 def _remembered(at: Cursor, dims: int, sizes: Sizes, options: Options) -> tuple[int, int, int, int, int]:

@@ -12,7 +12,18 @@ from benchmarks import dependence_tables
 from benchmarks.processes import PROCESSES, autoregression
 from kstream_worker.detectors import dependence
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.detectors.ranks_layout import CHANGES, EVERY, FIXED_SEQ, KEEPING, MEANS, STRIDE, THINNED
+from kstream_worker.detectors.ranks_layout import (
+    CHANGES,
+    EVERY,
+    FIXED_SEQ,
+    KEEPING,
+    LEFT_OVER,
+    MEANS,
+    SQUARES_LEFT,
+    STRIDE,
+    THINNED,
+    VOLATILE,
+)
 from kstream_worker.detectors.whitening import ljung_box
 from kstream_worker.records import Scores, Transition
 
@@ -193,6 +204,26 @@ def test_thin_and_block_by_choice(setting: str, keeping: int) -> None:
     alarms = raised(run(bank_of(arl=100_000.0, dependence=setting), y))
     assert 0 < alarms[0].seq - 9_000 < 400
     assert alarms[0].guarantee == "approximate"
+
+
+def test_volatility_in_clusters_is_divided_out_and_named() -> None:
+    y = series("GARCH(.1, .85)", 6_000, 2, seed=3)
+    bank = bank_of(2, arl=3_000.0)
+    slot = bank.allocate(b"key")
+    alarms = raised(run(bank, y, slot))
+    assert bank._slots.ints[slot, VOLATILE] == 2
+    assert bank.guarantee(slot)[0] == "approximate"
+    assert "Volatility comes in clusters" in bank.guarantee(slot)[1]
+    assert len(alarms) <= 4
+
+
+def test_a_changing_size_that_is_not_predicted_is_not_divided_out() -> None:
+    """A spread that steps up and down: what the last sizes predict is wrong at every step."""
+    y = np.random.default_rng(6).normal(size=(700, 1))
+    y *= np.where(np.arange(700) // 100 % 2 == 0, 1.0, 12.0)[:, None]
+    state = state_after(y)
+    assert state[VOLATILE] == 0
+    assert state[LEFT_OVER] == SQUARES_LEFT
 
 
 def test_what_whitening_leaves_is_named() -> None:
