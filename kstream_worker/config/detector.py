@@ -32,6 +32,16 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             "makes the stated rate approximate."
         ),
     ] = "auto"
+    period: Annotated[
+        tuple[str, ...] | None,
+        doc(
+            "`stream`: seasons that are taken out: up to three durations (`1d`, `[1d, 7d]`), or `auto`: a day and a "
+            "week, once they are found. None: no season."
+        ),
+    ] = None
+    time_zone: Annotated[
+        str, doc("Whose civil time seasons follow, changes of the clock included: a name of the tz database.")
+    ] = "UTC"
     profile: Annotated[
         Literal["default", "compact"],
         doc(

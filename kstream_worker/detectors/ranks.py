@@ -9,41 +9,42 @@ distributed samples the ranks are exactly uniform whatever the law; Shiryaev-Rob
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from kstream_worker.detectors import report
+from kstream_worker.detectors.civil import CivilClock
 from kstream_worker.detectors.history import settle
 from kstream_worker.detectors.ranks_arming import arm
 from kstream_worker.detectors.ranks_columns import credit_from_now
 from kstream_worker.detectors.ranks_guarantee import guarantee_of
+from kstream_worker.detectors.ranks_keeping import warm_up_again
 from kstream_worker.detectors.ranks_kernel import CROSSED, FULL, walk
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ARMED,
-    ATOM_COUNT,
     AUTO,
+    AUTO_PERIODS_MS,
     BLOCKS,
     CLOCK,
     COUNT,
     EVERY,
     HELD,
     KEEPING,
+    MAX_PERIODS,
     NO_DEPENDENCE,
-    OUTLIVING,
     PHASE,
     PROFILES,
     RAISED,
     RATE,
+    SEASON_STARTED,
     SEQ,
     THIN,
     TRANSFORMS,
     UNTIL,
-    V_SIZE,
     WARM_SEQ,
     WARM_TIME,
-    WARMING,
     WHITEN,
     Options,
     bytes_by_part,
@@ -52,6 +53,7 @@ from kstream_worker.detectors.ranks_layout import (
     make_scratch,
 )
 from kstream_worker.detectors.ranks_report import guarantee_of_alarm, read_crossing
+from kstream_worker.detectors.seasons import forget_half
 from kstream_worker.detectors.streams import StreamBank, Walk
 from kstream_worker.detectors.thresholds import WEEK_MS, escalator, samples_per_day
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
@@ -59,6 +61,7 @@ from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 KIND = "ranks"
 ROW = 6  # of what the numbers of a row mean: snapshots of other rows are refused
 DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN, "thin": THIN, "block": BLOCKS}
+MIN_PERIOD_MS, MAX_PERIOD_MS = 1_000, 400 * 86_400_000
 ALTERNATIVES = {"two-sided": 0, "greater": 1}
 
 
@@ -88,6 +91,9 @@ class RankBank(StreamBank):
             from the rate of samples (with scores) in the key's last warm-up; at least 1e3, at most 1e12.
         warmup: samples before a key is armed; by default 200 without tests of dependence, else 600 (compact: 400).
         dependence: `auto`, `none`, `whiten`, `thin` or `block`.
+        period: seasons that are taken out: `none`, `auto` (a day and a week, once they are found), or up to three
+            periods in milliseconds.
+        time_zone: whose civil time seasons follow, a name of the tz database.
         on_alarm: `rebase` or `hold`.
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
         escalation: factor on the key's threshold for each alarm; 1: none.
@@ -121,6 +127,8 @@ class RankBank(StreamBank):
         per_day: bool = False,
         warmup: int | None = None,
         dependence: str = "auto",
+        period: Sequence[int] | Literal["none", "auto"] = "none",
+        time_zone: str = "UTC",
         on_alarm: str = "rebase",
         dead_time_ms: int = 0,
         escalation: float = 1.0,
@@ -145,7 +153,10 @@ class RankBank(StreamBank):
             warmup = default_warmup(dependence, profile)
         self.feature_names = report.feature_names(feature_names, dims)
         self._hold = on_alarm == "hold"
-        shape = dims, warmup, DEPENDENCE[dependence], Options(profile, spikes, transform, explained)
+        periods = _periods(period, dependence)
+        self._clock = CivilClock(time_zone)
+        options = Options(profile, spikes, transform, explained, periods, period == "auto")
+        shape = dims, warmup, DEPENDENCE[dependence], options
         layout = make_layout(*shape)._replace(upward=ALTERNATIVES[alternative])
         self._parts = bytes_by_part(*shape)
         self._plan = layout.table()
@@ -161,6 +172,8 @@ class RankBank(StreamBank):
             "transform": transform,
             "explained": explained,
         }
+        if periods:
+            settings |= {"period": "auto" if period == "auto" else list(periods), "time_zone": time_zone}
         if layout.upward:
             settings["alternative"] = alternative
         compiled = Walk(walk, (self._plan, self._weights), make_scratch(layout))
@@ -186,6 +199,9 @@ class RankBank(StreamBank):
         if (known.any(axis=1) != known.all(axis=1)).any():
             raise ValueError("scores: a row holds NaN beside numbers; a sample has all scores or none")
         return self._answer(slots, scores, times)
+
+    def _clocks(self, times: IntColumn) -> tuple[IntColumn, ...]:
+        return times, self._clock.local(times) if self._layout.periods else times
 
     def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:
         if event == CROSSED:
@@ -227,19 +243,38 @@ class RankBank(StreamBank):
             state[HELD] = 1
             row[self._layout.R : self._layout.run_time + self._layout.locators] = 0.0
         else:
-            state[PHASE] = WARMING
-            state[COUNT] = 0
-            state[V_SIZE : ATOM_COUNT + 1] = 0
-            row[OUTLIVING:] = 0.0
+            warm_up_again(row, state, self._plan)
+            if state[SEASON_STARTED] == 1:
+                forget_half(row, self._plan)
 
     def _guarantee(self, slot: int) -> report.Guarantee:
-        return guarantee_of(self._slots.ints[slot], self._standing(slot).arl)
+        return guarantee_of(self._slots.ints[slot], self._standing(slot).arl, self._layout)
 
     def _guarantee_of_alarm(self, slot: int) -> report.Guarantee:
         return guarantee_of_alarm(self._slots.ints[slot], self._standing(slot).arl, self._layout, self._weights)
 
 
 Column = TypeVar("Column", IntColumn, FloatMatrix)
+
+
+def _periods(period: Sequence[int] | Literal["none", "auto"], dependence: str) -> tuple[int, ...]:
+    """The periods that the layout has room for.
+
+    Raises:
+        ValueError: a word that is not known, more than three periods, one out of range, or no whitening.
+    """
+    periods: tuple[int, ...]
+    if isinstance(period, str):
+        if period not in ("none", "auto"):
+            raise ValueError(f"period is {period!r}; it must be 'none', 'auto' or periods in milliseconds")
+        periods = AUTO_PERIODS_MS if period == "auto" else ()
+    else:
+        periods = tuple(sorted(set(period)))
+    if len(periods) > MAX_PERIODS or any(not MIN_PERIOD_MS <= p <= MAX_PERIOD_MS for p in periods):
+        raise ValueError(f"period is {list(periods)}; at most {MAX_PERIODS} are taken out, of 1 s to 400 days each")
+    if periods and dependence not in ("auto", "whiten"):
+        raise ValueError(f"period needs dependence 'auto' or 'whiten', not {dependence!r}")
+    return periods
 
 
 def default_warmup(dependence: str, profile: str) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from kstream_worker.detectors.ranking import place
 from kstream_worker.detectors.ranks_dependence import whiten_warmup
-from kstream_worker.detectors.ranks_keeping import choose_keeping
+from kstream_worker.detectors.ranks_keeping import choose_keeping, take_warmup
 from kstream_worker.detectors.ranks_layout import (
     AT_ATOMS,
     AT_CENTER,
@@ -37,8 +37,10 @@ from kstream_worker.detectors.ranks_layout import (
     NEED,
     NO_DEPENDENCE,
     NOTHING_LEFT,
+    PERIODS,
     ROOT_ALL,
     ROOT_AUTO,
+    SEASON_STARTED,
     T_SIZE,
     TRANSFORM,
     V_ROOM,
@@ -50,6 +52,7 @@ from kstream_worker.detectors.ranks_layout import (
 )
 from kstream_worker.detectors.ranks_learned import RIDGE
 from kstream_worker.detectors.ranks_sample import take_roots, to_steps, wants_root
+from kstream_worker.detectors.seasons import take_seasons_out
 from kstream_worker.models import nystrom, scaling
 from kstream_worker.numerics.jit import inline, jit
 
@@ -67,7 +70,7 @@ def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray
         plan: layout.
 
     Returns:
-        False where the warm-up must go on, as samples were taken out of it.
+        False where the warm-up must go on: samples were taken out of it, or a given season was not seen once.
     """
     d = plan[DIMS]
     tests = plan[DEPENDENCE] != NO_DEPENDENCE
@@ -75,10 +78,16 @@ def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray
         choose_keeping(row, shorts, state, plan)
         if state[COUNT] < state[NEED]:
             return False
-    full = state[COUNT]
+    full = min(state[COUNT], state[NEED]) if tests else state[COUNT]
     tested = full * 2 // 3 if tests else 0
-    samples = take_samples(row, shorts, full, plan)
+    samples = np.empty(full * d)
+    times = np.empty(full, dtype=np.int64)
+    take_warmup(row, shorts, state, plan, samples, times)
     _take_roots(samples, full, tested if tests else full // 2, state, plan)
+    if plan[PERIODS] > 0 and not take_seasons_out(samples, times, row, shorts, state, plan):
+        return False
+    row[plan[AT_UNION] :] = 0.0
+    shorts[: plan[AT_STEPS]] = 0
     state[WHITENED] = 0
     state[LEFT_OVER] = NOTHING_LEFT
     if tests:
@@ -119,6 +128,8 @@ def _take_roots(samples: np.ndarray, full: int, n: int, state: np.ndarray, plan:
     d = plan[DIMS]
     values = np.empty(n)
     for j in range(d):
+        if state[SEASON_STARTED] == 1:
+            break  # a season is learned in the units of the first choice
         for i in range(n):
             values[i] = samples[i * d + j]
         chosen = plan[TRANSFORM] == ROOT_ALL or (plan[TRANSFORM] == ROOT_AUTO and wants_root(values, n))

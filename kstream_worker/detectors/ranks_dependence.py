@@ -24,6 +24,7 @@ from kstream_worker.detectors.ranks_layout import (
     LEFT_OVER,
     LEVELS_LEFT,
     NOTHING_LEFT,
+    SEASONS,
     SQUARES_LEFT,
     VOLATILE,
     WHITEN,
@@ -57,7 +58,7 @@ def whiten_warmup(samples: np.ndarray, n: int, test: int, row: np.ndarray, state
     values = np.empty(n)
     dependent = _dependent(samples, test, row, plan, values)
     state[VOLATILE] = 0
-    whitened = plan[DEPENDENCE] == WHITEN or (plan[DEPENDENCE] == AUTO and dependent)
+    whitened = plan[DEPENDENCE] == WHITEN or (plan[DEPENDENCE] == AUTO and (dependent or state[SEASONS] != 0))
     state[WHITENED] = 1 if whitened else 0
     # Of innovations the second half of the tested part and the rest: the first are those of a model yet untaught.
     first = 0

@@ -16,37 +16,46 @@ from kstream_worker.detectors.ranks_layout import (
     LEVELS_LEFT,
     MEANS,
     NOTHING_LEFT,
+    SEASON_FIRST,
+    SEASON_STARTED,
+    SEASONS,
+    SLOT_LATEST,
     STRIDE,
     THINNED,
     VOLATILE,
     WHITENED,
+    Layout,
 )
 
 State = NDArray[np.int64]
 
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
+_AUTO_SPAN = 72  # hours that `auto` must have seen to look for a season
 
-def guarantee_of(state: State, arl: float) -> report.Guarantee:
+
+def guarantee_of(state: State, arl: float, layout: Layout) -> report.Guarantee:
     """What may be said of a key, with the reason.
 
     Args:
         state: the key's integers.
         arl: stated samples between false alarms.
+        layout: of the row.
     """
-    done = tuple(_done(state))
+    done, sought = tuple(_done(state, layout)), _sought(state, layout)
     if state[LEFT_OVER] != NOTHING_LEFT:
-        return report.Guarantee("none", " ".join((*done, _left(state))))
+        return report.Guarantee("none", " ".join((*done, _left(state))) + sought)
     if done:
         return report.Guarantee(
             "approximate",
             f"{' '.join(done)} The mean number of samples to a false alarm is at least {arl:.12g} only as far as what "
-            "is ranked is independent and identically distributed.",
+            f"is ranked is independent and identically distributed.{sought}",
         )
     return report.Guarantee(
         "exact_if_iid",
         "If the samples of the key are independent and identically distributed from the warm-up before its last arming "
         f"on, the mean number of samples from arming to a false alarm is at least {arl:.12g}, and the probability of "
         f"one within the first t of them is at most t/{2 * arl:.12g}, whatever the distribution, ties included. "
-        "Dependence between samples voids this.",
+        f"Dependence between samples voids this.{sought}",
     )
 
 
@@ -64,7 +73,7 @@ def _left(state: State) -> str:
     )
 
 
-def _done(state: State) -> Iterator[str]:
+def _done(state: State, layout: Layout) -> Iterator[str]:
     """What was done to the samples before they are ranked, one sentence each."""
     if state[KEEPING] == CHANGES:
         yield (
@@ -75,6 +84,9 @@ def _done(state: State) -> Iterator[str]:
         yield f"One of {state[STRIDE]} samples is ranked and stands for all of them."
     elif state[KEEPING] == MEANS:
         yield f"Means of {state[STRIDE]} samples are ranked."
+    seasons = _taken_out(state, layout)
+    if seasons:
+        yield f"Seasons of {seasons} are taken out{' as found by a test' if layout.season_auto else ''}."
     if state[WHITENED] == 1:
         yield (
             "Ranked are innovations of autoregressions, as the warm-up may be serially dependent or the setting asks "
@@ -90,3 +102,24 @@ def _done(state: State) -> Iterator[str]:
             "The key was armed again after a held alarm with bags that keep samples from before that, so that these "
             "must no longer matter."
         )
+
+
+def _taken_out(state: State, layout: Layout) -> str:
+    """The seasons that are taken out, in words; empty where there are none."""
+    periods = (layout.period, layout.period_2, layout.period_3)[: layout.periods]
+    return " and ".join(_duration(period) for p, period in enumerate(periods) if state[SEASONS] >> p & 1)
+
+
+def _sought(state: State, layout: Layout) -> str:
+    """What came of looking for seasons, where none is taken out."""
+    if not layout.season_auto or state[SEASONS] != 0:
+        return ""
+    seen = int(state[SLOT_LATEST] - state[SEASON_FIRST] // layout.slot_ms) if state[SEASON_STARTED] == 1 else 0
+    if seen < _AUTO_SPAN:
+        return " Less than 3 days were seen: no season could be looked for yet, and one may raise alarms by itself."
+    return " No season was found."
+
+
+def _duration(period: int) -> str:
+    size, unit = next((size, unit) for size, unit in _UNITS if period % size == 0)
+    return f"{period // size} {unit}"

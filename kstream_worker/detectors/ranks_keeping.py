@@ -16,8 +16,10 @@ import numpy as np
 
 from kstream_worker.detectors.dependence import correlation_time, hold_share, hold_stride, repeat_chance
 from kstream_worker.detectors.ranks_layout import (
+    AT_CENTER,
     AT_HELD,
     AT_LAST,
+    ATOM_COUNT,
     AUTO,
     BLOCKS,
     CHANGES,
@@ -25,13 +27,19 @@ from kstream_worker.detectors.ranks_layout import (
     DEPENDENCE,
     DIMS,
     EVERY,
+    HEADER,
     KEEPING,
     MEANS,
     NEED,
+    OUTLIVING,
+    PERIODS,
+    PHASE,
     STRIDE,
     THIN,
     THINNED,
+    V_SIZE,
     WAITED,
+    WARMING,
     WARMUP,
     warmup_room,
 )
@@ -84,19 +92,65 @@ def kept(raw: np.ndarray, row: np.ndarray, state: np.ndarray, plan: np.ndarray, 
 
 
 @inline
-def put_sample(place: int, sample: np.ndarray, row: np.ndarray, shorts: np.ndarray, plan: np.ndarray) -> None:
-    """Write a sample (float64[>= d]) to a place of the warm-up."""
+def put_sample(
+    place: int, sample: np.ndarray, civil: int, row: np.ndarray, shorts: np.ndarray, plan: np.ndarray
+) -> None:
+    """Write a sample (float64[>= d]) and, where there are seasons, its civil time to a place of the warm-up."""
     for j in range(plan[DIMS]):
         room, at = warmup_room(row, shorts, place * plan[DIMS] + j, plan)
         room[at] = sample[j]
+    if plan[PERIODS] > 0:
+        room, at = warmup_room(row, shorts, plan[WARMUP] * plan[DIMS] + place, plan)
+        room[at] = civil
 
 
 @inline
-def get_sample(place: int, sample: np.ndarray, row: np.ndarray, shorts: np.ndarray, plan: np.ndarray) -> None:
-    """Read a sample (float64[>= d], filled) from a place of the warm-up."""
+def get_sample(place: int, sample: np.ndarray, row: np.ndarray, shorts: np.ndarray, plan: np.ndarray) -> int:
+    """Read a sample (float64[>= d], filled) from a place of the warm-up; its civil time, 0 without seasons."""
     for j in range(plan[DIMS]):
         room, at = warmup_room(row, shorts, place * plan[DIMS] + j, plan)
         sample[j] = room[at]
+    if plan[PERIODS] == 0:
+        return 0
+    room, at = warmup_room(row, shorts, plan[WARMUP] * plan[DIMS] + place, plan)
+    return int(room[at])
+
+
+@inline
+def take_warmup(
+    row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray, samples: np.ndarray, times: np.ndarray
+) -> None:
+    """Copy the last samples of a warm-up and their civil times, oldest first.
+
+    Args:
+        row: the key's floats.
+        shorts: the key's shorts.
+        state: the key's integers; state[COUNT] samples were put.
+        plan: layout.
+        samples: float64[n * d], filled; the places are a ring of n.
+        times: int64[n], filled.
+    """
+    d = plan[DIMS]
+    n = len(times)
+    first = state[COUNT] % n if state[COUNT] > n else 0
+    for i in range(n):
+        times[i] = get_sample((first + i) % n, samples[i * d : (i + 1) * d], row, shorts, plan)
+
+
+@jit
+def warm_up_again(row: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
+    """Forget all but the rate, the escalation and the seasons, and warm up.
+
+    Args:
+        row: the key's floats.
+        state: the key's integers.
+        plan: layout.
+    """
+    row[OUTLIVING:HEADER] = 0.0
+    row[plan[AT_CENTER] :] = 0.0
+    state[V_SIZE : ATOM_COUNT + 1] = 0
+    state[PHASE] = WARMING
+    state[COUNT] = 0
 
 
 @jit
@@ -178,7 +232,7 @@ def _take_out(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.n
     state[WAITED] = 0
     sample = np.empty(plan[DIMS])
     for i in range(plan[WARMUP]):
-        get_sample(i, sample, row, shorts, plan)
+        civil = get_sample(i, sample, row, shorts, plan)
         if kept(sample, row, state, plan, sample):
-            put_sample(state[COUNT], sample, row, shorts, plan)
+            put_sample(state[COUNT], sample, civil, row, shorts, plan)
             state[COUNT] += 1

@@ -24,7 +24,7 @@ from kstream_worker.detectors.ranks_columns import (
 )
 from kstream_worker.detectors.ranks_fairness import close_sample
 from kstream_worker.detectors.ranks_hidden import look
-from kstream_worker.detectors.ranks_keeping import kept, put_sample
+from kstream_worker.detectors.ranks_keeping import kept, put_sample, warm_up_again
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ALARM_TIME,
@@ -45,12 +45,16 @@ from kstream_worker.detectors.ranks_layout import (
     LAST_RATIO,
     LOCATORS,
     NEED,
+    PERIODS,
     PHASE,
+    PHI_X,
     PHI_Z,
     PX,
+    PZ,
     RAISED,
     RATE,
     ROOT,
+    SEASON_STARTED,
     SEQ,
     STEPS_SEQ,
     T_SIZE,
@@ -66,6 +70,7 @@ from kstream_worker.detectors.ranks_layout import (
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import ratio, train
 from kstream_worker.detectors.ranks_sample import take_roots, to_steps, whiten_sample
+from kstream_worker.detectors.seasons import find_seasons, learn_season, seen_once, take_season_out, test_is_due
 from kstream_worker.detectors.thresholds import LARGEST, threshold_of
 from kstream_worker.models.bank import STREAM
 from kstream_worker.numerics.jit import inline, jit
@@ -89,6 +94,7 @@ def walk(
     slots: np.ndarray,
     y: np.ndarray,
     times: np.ndarray,
+    civil: np.ndarray,
     floats: np.ndarray,
     ints: np.ndarray,
     shorts: np.ndarray,
@@ -108,6 +114,7 @@ def walk(
         slots: int64[n].
         y: float64[n, d], finite; a row of NaN is a sample without a score: it counts, and is not looked at.
         times: int64[n].
+        civil: int64[n], times as clocks on the wall show them; read where there are seasons.
         floats: float64[slots, plan[FLOATS]], state.
         ints: int64[slots, plan[INTS]], state.
         shorts: int16[slots, plan[SHORTS]], state.
@@ -149,14 +156,18 @@ def walk(
             if state[PHASE] == ARMED:
                 answers[EVIDENCE, i] = largest_column(row, state, plan, weights)
         elif state[PHASE] == WARMING:
-            if _warm(y[i], times[i], row, shorts[slot], state, plan, q, work):
+            if _warm(y[i], times[i], civil[i], row, shorts[slot], state, plan, q, work):
                 return FULL, i
         else:
-            ranked = _take_in(i, y[i], row, shorts[slot], state, times[i], plan, counts, answers, q, work, powers)
+            ranked = _take_in(
+                i, y[i], row, shorts[slot], state, times[i], civil[i], plan, counts, answers, q, work, powers
+            )
             if state[PHASE] == ARMED:
                 answers[EVIDENCE, i] = evidence_of(row, state, plan, weights, threshold)
                 if ranked and answers[EVIDENCE, i] >= threshold:
                     return CROSSED, i
+            if plan[PERIODS] > 0:
+                _learn_season(y[i], civil[i], row, shorts[slot], state, plan, work)
     return FINISHED, len(slots)
 
 
@@ -164,6 +175,7 @@ def walk(
 def _warm(
     raw: np.ndarray,
     time: int,
+    civil: int,
     row: np.ndarray,
     shorts: np.ndarray,
     state: np.ndarray,
@@ -177,11 +189,15 @@ def _warm(
         start_memory(raw, row, state, plan)
     q[: plan[DIMS]] = 0  # there are no steps yet
     remember(raw, time, row, shorts, state, q, plan)
+    if state[SEASON_STARTED] == 1:
+        take_roots(raw, state, plan, work[ROOT])
+        learn_season(work[ROOT], civil, row, shorts, state, plan, work[PHI_X], work[PZ])
     if not kept(raw, row, state, plan, work[X]):
         return False
-    put_sample(state[COUNT], work[X], row, shorts, plan)
+    need = state[NEED] if state[NEED] > 0 else plan[WARMUP]
+    put_sample(state[COUNT] % need, work[X], civil, row, shorts, plan)
     state[COUNT] += 1
-    return bool(state[COUNT] == (state[NEED] if state[NEED] > 0 else plan[WARMUP]))
+    return bool(state[COUNT] >= need and seen_once(civil, state, plan))
 
 
 @inline
@@ -192,6 +208,7 @@ def _take_in(
     shorts: np.ndarray,
     state: np.ndarray,
     time: int,
+    civil: int,
     plan: np.ndarray,
     counts: np.ndarray,
     answers: np.ndarray,
@@ -202,7 +219,7 @@ def _take_in(
     """One sample after the warm-up; whether it is ranked. If not, the next one that is stands for it too."""
     ranked: bool = kept(raw, row, state, plan, work[ROOT])
     if ranked:
-        _sample(row, state, plan, q, work)
+        _sample(civil, row, state, plan, q, work)
         remember(raw, time, row, shorts, state, q, plan)
         _judge(i, row, shorts, state, time, plan, counts, answers, q, work, powers)
         return True
@@ -214,15 +231,34 @@ def _take_in(
 
 
 @inline
-def _sample(row: np.ndarray, state: np.ndarray, plan: np.ndarray, q: np.ndarray, work: np.ndarray) -> None:
-    """The sample in `work[ROOT]` into q and `work[Z]`, through the autoregressions where they are needed."""
+def _sample(civil: int, row: np.ndarray, state: np.ndarray, plan: np.ndarray, q: np.ndarray, work: np.ndarray) -> None:
+    """The sample in `work[ROOT]` into q and `work[Z]`, through seasons and autoregressions where they are needed."""
     take_roots(work[ROOT], state, plan, work[ROOT])
+    if plan[PERIODS] > 0:
+        take_season_out(work[ROOT], civil, row, state, plan, work[PX])
     if state[WHITENED] == 1:
         whiten_sample(work[ROOT], True, row, plan, work[X], work[PX])
     else:
         for j in range(plan[DIMS]):
             work[X, j] = work[ROOT, j]
     to_steps(work[X], row, plan, q, work[Z])
+
+
+@inline
+def _learn_season(
+    raw: np.ndarray,
+    civil: int,
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    plan: np.ndarray,
+    work: np.ndarray,
+) -> None:
+    """A sample into its slot; where a season is found the key warms up anew, without it."""
+    take_roots(raw, state, plan, work[ROOT])
+    ended = learn_season(work[ROOT], civil, row, shorts, state, plan, work[PHI_X], work[PZ])
+    if ended and state[PHASE] == ARMED and test_is_due(state, plan) and find_seasons(shorts, state, plan):
+        warm_up_again(row, state, plan)
 
 
 @inline

@@ -41,7 +41,16 @@ class Options(NamedTuple):
     spikes: bool = True
     transform: str = "auto"
     explained: bool = True
+    periods: tuple[int, ...] = ()  # of seasons, milliseconds
+    season_auto: bool = False  # they are taken out once they were found
 
+
+HARMONICS = 3  # of each period
+TERMS_PER_PERIOD = 2 * HARMONICS
+MAX_PERIODS = 3
+SLOTS_PER_PERIOD = 24  # of the shortest period
+SEASON_SLOTS = 504  # slots in which `auto` looks for seasons: three weeks of hours
+AUTO_PERIODS_MS = (86_400_000, 604_800_000)
 
 DEFAULTS = Options()
 ROOT_NONE, ROOT_AUTO, ROOT_ALL = range(3)
@@ -102,6 +111,13 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     ATOM_COUNT,
     PICKED,  # candidate, and which way it has moved
     PICKED_SIDE,
+    SEASONS,  # bit p: period p is taken out; seasons outlive alarms
+    SEASON_STARTED,  # 1 once its units are fixed
+    SEASON_FIRST,  # civil time of the first sample, milliseconds
+    SEASON_TESTED,  # slots that had been seen when seasons were last tested for
+    SLOT,  # the present slot, and its samples
+    SLOT_N,
+    SLOT_LATEST,  # newest slot of the history of seasons
     BEST,  # column of the largest value after the last sample
     ALARM_TIME,  # event time of the last alarm, from which its escalation decays
     WARM_TIME,  # event time of the first sample of the present, or last, warm-up
@@ -110,9 +126,9 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     KEPT_SIZE,  # older samples that are remembered
     BLOCK_TIME,  # event time of the first sample of the present block
     BLOCK_SUM,  # first of d sums over the present block, in steps
-) = range(1, 40)
+) = range(1, 47)
 
-# Columns of the float row; the first OUTLIVING stay when all else is forgotten.
+# Columns of the float row; the first OUTLIVING stay when all else is forgotten, and so do seasons, behind HEADER.
 (
     RATE,  # samples per day in the last warm-up; 0 before, inf where its event times do not differ
     ESCALATION,  # natural logarithm of the factor on the threshold right after the last alarm
@@ -156,7 +172,19 @@ class Layout(NamedTuple):
     atom_room: int
     length: int  # of the history, 0 where alarms are not explained
     kept_room: int
+    period: int  # milliseconds; 1 where there is none
+    period_2: int
+    period_3: int
+    periods: int
+    season_auto: int  # 1: periods are in use once they were found
+    season_terms: int
+    slot_ms: int
     # floats
+    season_center: int
+    season_scale: int
+    season_cov: int
+    season_coef: int
+    slot: int
     center: int
     scale: int
     raw_center: int
@@ -196,7 +224,8 @@ class Layout(NamedTuple):
     h_bag: int
     t_ring: int
     s_bag: int
-    steps: int  # of the history; no warm-up lies there
+    steps: int  # of the history; no warm-up lies there nor behind
+    season_history: int  # means of slots
     shorts: int
     rooted: int  # of the integers: 1 for each feature whose square root is taken
     times: int  # of the history
@@ -237,6 +266,18 @@ class Layout(NamedTuple):
     ATOM_ROOM,
     LENGTH,
     KEPT_ROOM,
+    PERIOD,
+    PERIOD_2,
+    PERIOD_3,
+    PERIODS,
+    SEASON_AUTO,
+    SEASON_TERMS,
+    SLOT_MS,
+    AT_SEASON_CENTER,
+    AT_SEASON_SCALE,
+    AT_SEASON_COV,
+    AT_SEASON_COEF,
+    AT_SLOT,
     AT_CENTER,
     AT_SCALE,
     AT_RAW_CENTER,
@@ -276,13 +317,14 @@ class Layout(NamedTuple):
     AT_T_RING,
     AT_S_BAG,
     AT_STEPS,
+    AT_SEASON_HISTORY,
     SHORTS,
     AT_ROOTED,
     AT_TIMES,
     INTS,
     UPWARD,
     HIDDEN_TABLE,  # kind and features of each candidate, four entries each
-) = range(71)
+) = range(84)
 
 
 # Rows of the scratch matrix.
@@ -354,6 +396,7 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     parts: dict[str, int] = {}
     at = Cursor(8, parts)
     at.take(HEADER, "counters")
+    seasons = _seasons(at, dims, options)
     preparation = _prepared(at, dims, dependence)
     length, kept_room, origin, history, kept = _remembered(at, dims, sizes, options)
     union = at.here
@@ -374,9 +417,10 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     v_bag, h_bag = bags.take(v_rows * sizes.bag, "bag"), bags.take(dims * sizes.learned, "learned bag")
     t_ring, s_bag = bags.take(dims * sizes.learned, "reference ring"), bags.take(dims * sizes.slow, "bag of means")
     bags.take(-bags.here % 4, "bag of means")  # the warm-up's samples may lie there, as float64
-    more = warmup * dims - (at.here - union) - bags.here // 4
+    more = warmup * (dims + bool(options.periods)) - (at.here - union) - bags.here // 4
     at.take(max(0, more), "warm-up beyond the rest")
     steps = bags.take(length * dims, "history")
+    season_history = bags.take(dims * SEASON_SLOTS if options.season_auto else 0, "seasons")
     rooted, times = BLOCK_SUM + dims, BLOCK_SUM + 2 * dims
     parts["counters"] += 8 * times
     parts["history"] = parts.get("history", 0) + 8 * length
@@ -436,13 +480,37 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         t_ring=t_ring,
         s_bag=s_bag,
         steps=steps,
+        season_history=season_history,
         shorts=bags.here,
         rooted=rooted,
         times=times,
         ints=times + length,
         **preparation,
+        **seasons,
     )
     return layout, parts
+
+
+def _seasons(at: Cursor, dims: int, options: Options) -> dict[str, int]:
+    """The periods and where the state of seasons begins, by field of the layout."""
+    periods = options.periods
+    features = dims if periods else 0
+    terms = 1 + TERMS_PER_PERIOD * len(periods) if periods else 0
+    first, second, third = (*periods, 1, 1, 1)[:MAX_PERIODS]
+    return {
+        "period": first,
+        "period_2": second,
+        "period_3": third,
+        "periods": len(periods),
+        "season_auto": int(options.season_auto),
+        "season_terms": terms,
+        "slot_ms": max(1, min(periods) // SLOTS_PER_PERIOD) if periods else 1,
+        "season_center": at.take(features, "seasons"),
+        "season_scale": at.take(features, "seasons"),
+        "season_cov": at.take(terms * (terms + 1) // 2, "seasons"),
+        "season_coef": at.take(features * terms, "seasons"),
+        "slot": at.take(features + bool(periods), "seasons"),
+    }
 
 
 def _prepared(at: Cursor, dims: int, dependence: int) -> dict[str, int]:

@@ -168,7 +168,7 @@ def guarantee_of_alarm(
     state: NDArray[np.int64], arl: float, layout: Layout, weights: NDArray[np.float64]
 ) -> report.Guarantee:
     """What may be said of the alarm that is being raised, with the reason."""
-    guarantee = guarantee_of(state, arl)
+    guarantee = guarantee_of(state, arl, layout)
     if guarantee.level != "exact_if_iid" or not layout.spikes <= state[BEST] < layout.hidden:
         return guarantee
     others = 1.0 - float(weights[layout.spikes : layout.hidden].sum())

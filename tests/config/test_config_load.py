@@ -270,6 +270,15 @@ def test_wrong_values_say_what_was_expected(path: str, value: object, message: s
         ({"bus.kind": "files", "bus.files.inputs": "a", "bus.files.key_column": "k"}, "needs `bus.files.format` csv"),
         ({"bus.kind": "files", "bus.files.inputs": "a", "input.format": "msgpack"}, "`input.format` must be json"),
         (
+            {"pairing.mode": "explicit", "input.x": ["a", "b"], "detector.period": "1d"},
+            "`detector.period` needs `pairing.mode` stream",
+        ),
+        ({"model.kind": "olrsc", "detector.period": "1d"}, "`detector.period` has no effect"),
+        ({"detector.period": ["1d", "auto"]}, "takes durations such as 1d and 7d, or auto alone"),
+        ({"detector.period": "1d", "detector.dependence": "thin"}, "needs `detector.dependence` auto or whiten"),
+        ({"detector.time_zone": "Europe/Berlin"}, "`detector.time_zone` serves seasons alone"),
+        ({"bus.kind": "files", "bus.files.inputs": "a", "detector.period": "1d"}, "bind `input.timestamp`"),
+        (
             {"pairing.mode": "explicit", "input.x": ["a", "b"], "detector.dependence": "whiten"},
             "whiten needs `pairing.mode` stream",
         ),
