@@ -112,8 +112,13 @@ class AlarmBank(SlotBank):
 
     def _cleared(self, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:
         """`before`: the row's sample is not yet counted, since it finds the alarm over."""
+        return self._told("cleared", row, slot, reason, before=before)
+
+    def _told(self, kind: str, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:
+        """That an alarm is `cleared`, or a `notice`."""
         state, at = self._slots.ints[slot], self.columns
-        return report.cleared(
+        return report.told(
+            kind=kind,
             row=row,
             slot=slot,
             seq=int(state[at.seq]) + before,

@@ -1,10 +1,11 @@
-"""Tests of a warm-up: serial dependence of levels and of squares, held values. Compiled.
+"""Tests of a warm-up: serial dependence of levels and of squares, held values, unit roots. Compiled.
 
 At the lengths of a warm-up the statistics do not follow their limiting laws. Their critical values are simulated
 (`benchmarks/dependence_tables.py` prints the tables anew) and kept here as constants:
 
 - Ljung and Box (1978), 10 lags, of a series; of innovations of an autoregression that is still being learned; of
   clipped squares of innovations, of normal samples and Student's t with 5 degrees the larger quantile.
+- Dickey and Fuller (1979): the t statistic of (sum of lag coefficients - 1) in an autoregression with an intercept.
 
 A sample is *held* where it repeats its predecessor because nothing new was measured. Equal neighbours alone do not
 say so: counts and rounded values repeat by chance. `hold_share` compares with both kinds of chance.
@@ -43,12 +44,17 @@ SQUARES = np.array([
 ])
 # fmt: on
 
+# Dickey-Fuller at 5 %, autoregressions of order 8 with a ridge, by length.
+UNIT_ROOT_LENGTHS = np.array([300.0, 600.0, 1200.0, 3000.0])
+UNIT_ROOT = np.array([-2.850, -2.90, -2.90, -2.90])
+
 MIN_HOLD = 0.05  # a smaller share of held samples does no measurable harm
 MARGIN = 4.0  # standard deviations above chance that repeats must lie
 SMOOTH = 2.0  # repeats must outnumber moves to the neighbouring value this many times
 FEWEST = 50  # samples that are not of the most frequent value
 MOST_HELD = 0.8  # a larger share would stretch the warm-up to more than a thousand samples
 LEFT_HELD = 0.005  # of all kept samples, those that may still be held ones
+ENOUGH = 300  # samples that a test for a unit root needs
 TAU_FLOOR = 0.05  # autocorrelations below it end the sum
 
 
@@ -74,6 +80,19 @@ def critical(table: np.ndarray, n: int, level: float) -> float:
     low = table[k, i] + part * (table[k, i + 1] - table[k, i])
     high = table[k + 1, i] + part * (table[k + 1, i + 1] - table[k + 1, i])
     return float(low + share * (high - low))
+
+
+@inline
+def unit_root_critical(n: int) -> float:
+    """What the Dickey-Fuller statistic of n samples must be below for a series to be called stationary."""
+    last = len(UNIT_ROOT_LENGTHS) - 1
+    near = min(max(1.0 * n, UNIT_ROOT_LENGTHS[0]), UNIT_ROOT_LENGTHS[last])
+    k = 0
+    while k < last - 1 and near > UNIT_ROOT_LENGTHS[k + 1]:
+        k += 1
+    first, second = UNIT_ROOT_LENGTHS[k], UNIT_ROOT_LENGTHS[k + 1]
+    share = (1.0 / first - 1.0 / near) / (1.0 / first - 1.0 / second)
+    return float(UNIT_ROOT[k] + share * (UNIT_ROOT[k + 1] - UNIT_ROOT[k]))
 
 
 @inline

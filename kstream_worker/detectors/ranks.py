@@ -18,9 +18,9 @@ from kstream_worker.detectors.civil import CivilClock
 from kstream_worker.detectors.history import settle
 from kstream_worker.detectors.ranks_arming import arm
 from kstream_worker.detectors.ranks_columns import credit_from_now
-from kstream_worker.detectors.ranks_guarantee import guarantee_of
+from kstream_worker.detectors.ranks_guarantee import MANY, guarantee_of
 from kstream_worker.detectors.ranks_keeping import warm_up_again
-from kstream_worker.detectors.ranks_kernel import CROSSED, FULL, walk
+from kstream_worker.detectors.ranks_kernel import CROSSED, FULL, NOTICED, walk
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ARMED,
@@ -34,12 +34,16 @@ from kstream_worker.detectors.ranks_layout import (
     KEEPING,
     MAX_PERIODS,
     NO_DEPENDENCE,
+    NOT_STATIONARY,
     PHASE,
     PROFILES,
     RAISED,
     RATE,
+    RESTLESS,
     SEASON_STARTED,
     SEQ,
+    STATIONARY,
+    STEPS_SEQ,
     THIN,
     TRANSFORMS,
     UNTIL,
@@ -62,6 +66,7 @@ KIND = "ranks"
 ROW = 6  # of what the numbers of a row mean: snapshots of other rows are refused
 DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN, "thin": THIN, "block": BLOCKS}
 MIN_PERIOD_MS, MAX_PERIOD_MS = 1_000, 400 * 86_400_000
+_SOON = 4  # an alarm after this part of the stated run length since the arming is no false one, most likely
 ALTERNATIVES = {"two-sided": 0, "greater": 1}
 
 
@@ -206,6 +211,8 @@ class RankBank(StreamBank):
     def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:
         if event == CROSSED:
             return row + 1, self._raise(row, slot, evidence)
+        if event == NOTICED:
+            return row, self._told("notice", row, slot, "not_stationary", before=True)
         if event != FULL:
             return row, self._cleared(row, slot, "rearmed", before=True)
         return row + 1, self._cleared(row, slot, "rearmed") if self._arm(slot) else None
@@ -231,10 +238,19 @@ class RankBank(StreamBank):
         rows = self._slots
         key = rows.floats[slot], rows.shorts[slot], rows.ints[slot]
         crossing = read_crossing(*key, self._layout, self.feature_names)
+        self._count_restless(slot)
         transition = self._raised(row, slot, evidence, crossing)
         self._put_up(slot)
         self._rearm(slot)
         return transition
+
+    def _count_restless(self, slot: int) -> None:
+        """A key that alarms again and again soon after its armings is not stationary, whatever a test says."""
+        state = self._slots.ints[slot]
+        soon = min(self._layout.warmup, self.arl(slot) / _SOON)
+        state[RESTLESS] = state[RESTLESS] + 1 if state[SEQ] - state[STEPS_SEQ] <= soon else 0
+        if state[RESTLESS] >= MANY:
+            state[STATIONARY] = max(int(state[STATIONARY]), NOT_STATIONARY)
 
     def _rearm(self, slot: int) -> None:
         row, state = self._slots.floats[slot], self._slots.ints[slot]

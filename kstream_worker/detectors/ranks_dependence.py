@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kstream_worker.detectors.dependence import INNOVATIONS, RAW, SQUARES, critical
+from kstream_worker.detectors.dependence import ENOUGH, INNOVATIONS, RAW, SQUARES, critical, unit_root_critical
 from kstream_worker.detectors.ranks_layout import (
     AT_AR_COV,
     AT_COEF,
@@ -23,16 +23,27 @@ from kstream_worker.detectors.ranks_layout import (
     DIMS,
     LEFT_OVER,
     LEVELS_LEFT,
+    NOT_STATIONARY,
     NOTHING_LEFT,
     SEASONS,
     SQUARES_LEFT,
+    STATIONARY,
+    UNIT_ROOTS,
     VOLATILE,
     WHITEN,
     WHITENED,
 )
 from kstream_worker.detectors.ranks_sample import clip_raw, whiten_sample
 from kstream_worker.detectors.volatility import MEAN_VARIANCE, VOL_TERMS, start_volatility, volatility_step
-from kstream_worker.detectors.whitening import AR_COV, AR_ORDER, AR_TERMS, ar_reset, clipped_squares, ljung_box
+from kstream_worker.detectors.whitening import (
+    AR_COV,
+    AR_ORDER,
+    AR_TERMS,
+    ar_reset,
+    clipped_squares,
+    ljung_box,
+    unit_root_t,
+)
 from kstream_worker.models import scaling
 from kstream_worker.numerics.jit import inline, jit
 
@@ -58,6 +69,7 @@ def whiten_warmup(samples: np.ndarray, n: int, test: int, row: np.ndarray, state
     values = np.empty(n)
     dependent = _dependent(samples, test, row, plan, values)
     state[VOLATILE] = 0
+    state[UNIT_ROOTS] = 0
     whitened = plan[DEPENDENCE] == WHITEN or (plan[DEPENDENCE] == AUTO and (dependent or state[SEASONS] != 0))
     state[WHITENED] = 1 if whitened else 0
     # Of innovations the second half of the tested part and the rest: the first are those of a model yet untaught.
@@ -65,6 +77,7 @@ def whiten_warmup(samples: np.ndarray, n: int, test: int, row: np.ndarray, state
     if whitened:
         first = test // 2
         _whiten(samples, n, row, plan)
+        _find_unit_roots(samples, first, n, row, state, plan, values)
         if plan[DEPENDENCE] == AUTO:
             _scale_sizes(samples, first, n, CLUSTERS_LEVEL / plan[DIMS], row, state, plan, values)
             if state[VOLATILE] > 0:
@@ -109,6 +122,33 @@ def _whiten(samples: np.ndarray, n: int, row: np.ndarray, plan: np.ndarray) -> N
     for i in range(n):
         sample = samples[i * d : (i + 1) * d]
         whiten_sample(sample, i >= AR_ORDER, row, plan, sample, gain)
+
+
+@inline
+def _find_unit_roots(
+    samples: np.ndarray,
+    first: int,
+    n: int,
+    row: np.ndarray,
+    state: np.ndarray,
+    plan: np.ndarray,
+    values: np.ndarray,
+) -> None:
+    """Count the features whose autoregression may have a unit root; their innovations are ranked all the same."""
+    d = plan[DIMS]
+    if n < ENOUGH:
+        return
+    limit = unit_root_critical(n)
+    for j in range(d):
+        for i in range(first, n):
+            values[i - first] = samples[i * d + j]
+        coef = plan[AT_COEF] + j * AR_TERMS
+        cov = plan[AT_AR_COV] + j * AR_COV
+        t = unit_root_t(row[coef : coef + AR_TERMS], row[cov : cov + AR_COV], values, n - first)
+        if t >= limit:
+            state[UNIT_ROOTS] += 1
+    if state[UNIT_ROOTS] > 0:
+        state[STATIONARY] = max(state[STATIONARY], NOT_STATIONARY)
 
 
 @inline

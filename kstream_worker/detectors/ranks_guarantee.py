@@ -15,13 +15,15 @@ from kstream_worker.detectors.ranks_layout import (
     LEFT_OVER,
     LEVELS_LEFT,
     MEANS,
-    NOTHING_LEFT,
+    RESTLESS,
     SEASON_FIRST,
     SEASON_STARTED,
     SEASONS,
     SLOT_LATEST,
+    SQUARES_LEFT,
     STRIDE,
     THINNED,
+    UNIT_ROOTS,
     VOLATILE,
     WHITENED,
     Layout,
@@ -30,6 +32,7 @@ from kstream_worker.detectors.ranks_layout import (
 State = NDArray[np.int64]
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
+MANY = 3  # alarms in a row, each soon after an arming
 _AUTO_SPAN = 72  # hours that `auto` must have seen to look for a season
 
 
@@ -42,8 +45,9 @@ def guarantee_of(state: State, arl: float, layout: Layout) -> report.Guarantee:
         layout: of the row.
     """
     done, sought = tuple(_done(state, layout)), _sought(state, layout)
-    if state[LEFT_OVER] != NOTHING_LEFT:
-        return report.Guarantee("none", " ".join((*done, _left(state))) + sought)
+    left = " ".join(_left(state, layout))
+    if left:
+        return report.Guarantee("none", " ".join((*done, left, "No rate of false alarms can be stated.")) + sought)
     if done:
         return report.Guarantee(
             "approximate",
@@ -59,18 +63,23 @@ def guarantee_of(state: State, arl: float, layout: Layout) -> report.Guarantee:
     )
 
 
-def _left(state: State) -> str:
+def _left(state: State, layout: Layout) -> Iterator[str]:
     """Why no rate can be stated."""
+    if state[UNIT_ROOTS] > 0:
+        yield (
+            f"Not stationary: in {state[UNIT_ROOTS]} of {layout.dims} features a unit root was not rejected (Dickey-"
+            "Fuller, 5 %); a shift of level cannot be told from their course, and what is ranked are innovations."
+        )
+    if state[RESTLESS] >= MANY:
+        yield f"Not stationary: the last {state[RESTLESS]} alarms each came soon after an arming."
     if state[LEFT_OVER] == LEVELS_LEFT:
         what = "innovations of the fitted autoregressions" if state[WHITENED] == 1 else "samples that are ranked"
-        return (
-            f"The {what} were still serially dependent in the warm-up (Ljung-Box): no rate of false alarms can be "
-            "stated."
+        yield f"The {what} were still serially dependent in the warm-up (Ljung-Box)."
+    elif state[LEFT_OVER] == SQUARES_LEFT:
+        yield (
+            "The size of deviations was serially dependent in the warm-up (Ljung-Box test of squares; volatility comes "
+            "in clusters)."
         )
-    return (
-        "The size of deviations was serially dependent in the warm-up (Ljung-Box test of squares; volatility comes "
-        "in clusters): no rate of false alarms can be stated."
-    )
 
 
 def _done(state: State, layout: Layout) -> Iterator[str]:

@@ -45,6 +45,7 @@ from kstream_worker.detectors.ranks_layout import (
     LAST_RATIO,
     LOCATORS,
     NEED,
+    NOT_STATIONARY,
     PERIODS,
     PHASE,
     PHI_X,
@@ -56,8 +57,10 @@ from kstream_worker.detectors.ranks_layout import (
     ROOT,
     SEASON_STARTED,
     SEQ,
+    STATIONARY,
     STEPS_SEQ,
     T_SIZE,
+    TOLD,
     UNTIL,
     WARM_TIME,
     WARMING,
@@ -83,6 +86,7 @@ FINISHED = 0  # no sample is left
 CLEARED = 1  # this sample finds the alarm over; it has not been looked at yet
 FULL = 2  # this sample completed a warm-up: the caller arms the key
 CROSSED = 3  # a column has reached the threshold: the caller re-arms the key
+NOTICED = 4  # this sample finds the key not stationary; it has not been looked at yet
 
 LOG_RATIO, DIVERGENCE, EVIDENCE, THRESHOLD = 0, 1, 2, 3  # rows of the answers
 STATES, NUMBERS, CLIPPED = 0, 1, 2  # rows of the integer answers
@@ -128,12 +132,15 @@ def walk(
         powers: int64[plan[ATOM_ROOM]], scratch.
 
     Returns:
-        what ended the walk (FINISHED, CLEARED, FULL or CROSSED), and the row of the batch where.
+        what ended the walk (FINISHED, CLEARED, FULL, CROSSED or NOTICED), and the row of the batch where.
     """
     for i in range(first, len(slots)):
         slot = slots[i]
         row = floats[slot]
         state = ints[slot]
+        if state[STATIONARY] == NOT_STATIONARY and state[PHASE] != WARMING:
+            state[STATIONARY] = TOLD
+            return NOTICED, i
         clock = times[i] if state[SEQ] == 0 else max(state[CLOCK], times[i])
         if state[PHASE] == RAISED and clock >= state[UNTIL]:
             state[PHASE] = ARMED

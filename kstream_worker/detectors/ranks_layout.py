@@ -75,6 +75,7 @@ ONE_SIDED_LOCATORS = 2
 
 WARMING, ARMED, RAISED = 0, 1, 2
 NO_DEPENDENCE, AUTO, WHITEN, THIN, BLOCKS = range(5)
+STATIONARY_SO_FAR, NOT_STATIONARY, TOLD = range(3)
 EVERY, CHANGES, THINNED, MEANS = range(4)  # which samples are ranked
 NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
 
@@ -104,6 +105,7 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     STRIDE,  # samples of which one at least is ranked, where not all are
     WAITED,  # samples since the last one that is ranked
     VOLATILE,  # features whose innovations are divided by a predicted size
+    UNIT_ROOTS,  # features in which a unit root was not rejected
     NEED,  # samples that the warm-up needs, once it is known that not all are ranked; 0 before
     FIXED_SEQ,  # number of the sample up to which the tests of each kind are credited
     LEARNED_SEQ,
@@ -118,6 +120,8 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     SLOT,  # the present slot, and its samples
     SLOT_N,
     SLOT_LATEST,  # newest slot of the history of seasons
+    RESTLESS,  # alarms in a row, each soon after an arming
+    STATIONARY,  # STATIONARY_SO_FAR, NOT_STATIONARY, or TOLD, once that was published
     BEST,  # column of the largest value after the last sample
     ALARM_TIME,  # event time of the last alarm, from which its escalation decays
     WARM_TIME,  # event time of the first sample of the present, or last, warm-up
@@ -126,7 +130,7 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     KEPT_SIZE,  # older samples that are remembered
     BLOCK_TIME,  # event time of the first sample of the present block
     BLOCK_SUM,  # first of d sums over the present block, in steps
-) = range(1, 47)
+) = range(1, 50)
 
 # Columns of the float row; the first OUTLIVING stay when all else is forgotten, and so do seasons, behind HEADER.
 (

@@ -7,6 +7,8 @@ without forgetting; what goes on is the innovation, predicted before the sample 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from kstream_worker.models.scaling import quantile
@@ -133,3 +135,36 @@ def _learn(innovation: float, ring: np.ndarray, coef: np.ndarray, cov: np.ndarra
         for j in range(i + 1):
             cov[at + j] -= a * gain[j]
         at += i + 1
+
+
+@inline
+def unit_root_t(coef: np.ndarray, cov: np.ndarray, innovations: np.ndarray, n: int) -> float:
+    """Dickey and Fuller's statistic: (sum of lag coefficients - 1) in units of its standard error.
+
+    An autoregression of order 8 written in differences has that sum, less 1, as the coefficient of the level.
+
+    Args:
+        coef: float64[9], learned.
+        cov: float64[45], P.
+        innovations: float64[>= n], the last ones.
+        n: how many.
+
+    Returns:
+        the statistic; minus infinity where innovations are all 0 (a constant series is stationary).
+    """
+    power = 0.0
+    for i in range(n):
+        power += innovations[i] * innovations[i]
+    total = -1.0
+    spread = 0.0
+    for i in range(1, AR_TERMS):
+        total += coef[i]
+        at = i * (i + 1) // 2
+        for j in range(1, i):
+            spread += 2.0 * cov[at + j]
+        spread += cov[at + i]
+    variance = spread * power / n
+    if variance <= 1e-24:
+        return -math.inf
+    result: float = total / math.sqrt(variance)
+    return result

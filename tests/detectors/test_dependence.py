@@ -22,6 +22,7 @@ from kstream_worker.detectors.ranks_layout import (
     SQUARES_LEFT,
     STRIDE,
     THINNED,
+    UNIT_ROOTS,
     VOLATILE,
 )
 from kstream_worker.detectors.whitening import ljung_box
@@ -79,6 +80,7 @@ def test_the_tables_are_those_that_the_bench_simulates() -> None:
     for table, row in ((dependence.RAW, raw), (dependence.INNOVATIONS, innovations), (dependence.SQUARES, squares)):
         np.testing.assert_allclose(row[:2], table[3, :2], rtol=0.12)
         np.testing.assert_allclose(row[2:4], table[3, 2:4], rtol=0.3)
+    assert dependence_tables.unit_root_row(600, 1_000) == pytest.approx(dependence.UNIT_ROOT[1], abs=0.2)
 
 
 def test_the_test_of_dependence_has_about_its_level() -> None:
@@ -231,7 +233,7 @@ def test_what_whitening_leaves_is_named() -> None:
     y *= np.where(np.arange(3_000) // 100 % 2 == 0, 1.0, 12.0)[:, None]
     alarms = raised(run(bank_of(1, arl=20.0), y))
     assert alarms[0].guarantee == "none"
-    assert "no rate of false alarms can be stated" in alarms[0].guarantee_reason
+    assert "No rate of false alarms can be stated" in alarms[0].guarantee_reason
 
 
 @pytest.mark.parametrize("setting", ["none", "auto", "whiten", "thin", "block"])
@@ -276,3 +278,55 @@ def test_a_thinned_key_goes_on_after_an_alarm() -> None:
     alarm = raised(scores)[0]
     assert alarm.explanation is not None
     assert abs(alarm.change_seq - 6_000) < 100
+
+
+# --- not stationary ----------------------------------------------------------------------------------------------
+
+
+def notices(scores: Scores) -> list[Transition]:
+    return [t for t in scores.transitions if t.kind == "notice"]
+
+
+def test_a_random_walk_is_reported_once_and_watched_on() -> None:
+    y = series("random walk", 9_000, seed=1)
+    bank = bank_of(arl=10_000.0)
+    slot = bank.allocate(b"key")
+    scores = run(bank, y, slot)
+    (notice,) = notices(scores)
+    assert (notice.seq, notice.reason, notice.guarantee) == (601, "not_stationary", "none")
+    assert "unit root was not rejected" in notice.guarantee_reason
+    assert not bank.raised(slot) or raised(scores)
+    assert len(raised(scores)) <= 2
+    jump = y[-1:] + 20.0 + 0.0 * y[:5]
+    assert raised(run(bank, jump, slot, 9_000))[0].guarantee == "none"
+
+
+@pytest.mark.parametrize("name", ["iid", "AR .6", "AR .9", "MA .8", "AR(2) oscillator", "held .5", "GARCH(.1, .85)"])
+def test_stationary_streams_are_not_reported(name: str) -> None:
+    bank = bank_of(arl=1e20)
+    slot = bank.allocate(b"key")
+    assert notices(run(bank, series(name, 2_000, seed=3), slot)) == []
+    assert bank._slots.ints[slot, UNIT_ROOTS] == 0
+
+
+def test_a_key_that_alarms_after_every_arming_is_reported_once() -> None:
+    """Levels that last no longer than a warm-up do not look like a random walk, but never come to rest either."""
+    rng = np.random.default_rng(3)
+    y = rng.normal(size=(6_000, 1)) + 8.0 * np.repeat(rng.normal(size=40), 150)[:, None]
+    bank = bank_of(1, arl=10_000.0, dependence="none")
+    slot = bank.allocate(b"key")
+    scores = run(bank, y, slot)
+    alarms = raised(scores)
+    (notice,) = notices(scores)
+    assert alarms[2].seq < notice.seq <= alarms[3].seq
+    assert {t.guarantee for t in alarms[2:]} == {"none"}
+    assert "soon after an arming" in alarms[2].guarantee_reason
+
+
+def test_a_notice_does_not_depend_on_the_cut_of_polls() -> None:
+    y = series("random walk", 1_000, seed=1)
+    whole = notices(run(bank_of(), y))
+    bank = bank_of()
+    slot = bank.allocate(b"key")
+    cut = [t for at in range(0, 1_000, 7) for t in notices(run(bank, y[at : at + 7], slot, at))]
+    assert [(t.seq, t.change_time) for t in cut] == [(t.seq, t.change_time) for t in whole]
