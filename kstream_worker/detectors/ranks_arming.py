@@ -52,7 +52,7 @@ from kstream_worker.detectors.ranks_layout import (
 )
 from kstream_worker.detectors.ranks_learned import RIDGE
 from kstream_worker.detectors.ranks_sample import take_roots, to_steps, wants_root
-from kstream_worker.detectors.seasons import take_seasons_out
+from kstream_worker.detectors.season_search import take_seasons_out
 from kstream_worker.models import nystrom, scaling
 from kstream_worker.numerics.jit import inline, jit
 

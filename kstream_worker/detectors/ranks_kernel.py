@@ -73,7 +73,8 @@ from kstream_worker.detectors.ranks_layout import (
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import ratio, train
 from kstream_worker.detectors.ranks_sample import take_roots, to_steps, whiten_sample
-from kstream_worker.detectors.seasons import find_seasons, learn_season, seen_once, take_season_out, test_is_due
+from kstream_worker.detectors.season_search import find_seasons, test_is_due
+from kstream_worker.detectors.seasons import learn_season, seen_once, take_season_out
 from kstream_worker.detectors.thresholds import LARGEST, threshold_of
 from kstream_worker.models.bank import STREAM
 from kstream_worker.numerics.jit import inline, jit
