@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import structlog
@@ -17,7 +17,9 @@ from kstream_worker.codec import DECODERS, Binding
 from kstream_worker.codec.outputs import OutputEncoder, OutputSettings, Topic
 from kstream_worker.commissioning import read_references
 from kstream_worker.config import Config
+from kstream_worker.config.detector import DetectorConfig
 from kstream_worker.config.kinds import facts
+from kstream_worker.config.units import parse_duration
 from kstream_worker.detectors.modelled import ModelBank
 from kstream_worker.detectors.pairs import PairBank
 from kstream_worker.detectors.ranks import RankBank
@@ -101,6 +103,8 @@ def build_bank(config: Config) -> Bank:
         return RankBank(
             len(names),
             dependence=detector.dependence,
+            period=_period_of(detector),
+            time_zone=detector.time_zone,
             profile=detector.profile,
             spikes=detector.spikes,
             transform=detector.transform,
@@ -108,6 +112,14 @@ def build_bank(config: Config) -> Bank:
         )
     except ValueError as error:
         raise ConfigError(f"`model` and `detector`: {error}") from error
+
+
+def _period_of(detector: DetectorConfig) -> tuple[int, ...] | Literal["none", "auto"]:
+    if not detector.period:
+        return "none"
+    if detector.period == ("auto",):
+        return "auto"
+    return tuple(round(1000 * parse_duration(text)) for text in detector.period)
 
 
 def reference_settings(config: Config) -> dict[str, Any]:

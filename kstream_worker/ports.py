@@ -314,6 +314,10 @@ class Bank(Protocol):
         """Whether the key's alarm is up."""
         ...
 
+    def guarantee(self, slot: int) -> tuple[str, str] | None:
+        """What may be said of alarms of an armed key in its present state: level, reason; None without detector."""
+        ...
+
     def snapshot(self, slot: int) -> bytes:
         """All of the slot's state, self-describing, without pickle."""
         ...

@@ -321,14 +321,14 @@ class Explanation:
 
 @dataclass(slots=True, frozen=True)
 class Transition:
-    """A key's alarm was raised or cleared by row `row` of the batch (by no row, -1, when the key was forgotten).
+    """A key's alarm was raised or cleared, or a notice given, by row `row` of the batch (-1: the key was forgotten).
 
     Attributes:
         row: row of the batch that was given to the bank.
         slot: the key's slot.
-        kind: `raised` or `cleared`.
-        reason: of a cleared alarm, `rearmed`, `forgotten` or `expired`; of a raised one, the name of the score that
-            crossed (`learned`, a feature, `radius`, a product `a*b`, ...).
+        kind: `raised`, `cleared`, or `notice`, which does neither.
+        reason: of a cleared alarm, `rearmed`, `forgotten` or `expired`; of a notice, `not_stationary`; of a raised one,
+            the name of the score that crossed (`learned`, a feature, `radius`, a product `a*b`, ...).
         seq: the sample's number within its key.
         evidence: the statistic when it crossed, in the units of `threshold`.
         threshold: what it had to reach, the key's escalation included.

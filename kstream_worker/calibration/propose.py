@@ -217,5 +217,5 @@ def _season_notes(study: Study) -> list[str]:
     return [
         f"period: {keys} of {len(study.keys)} keys have a daily or weekly season; the strongest is a {period} one of "
         f"{best.feature}, which explains {best.share:.0%} of the variance. A season that is not modelled costs power, "
-        "or false alarms."
+        "or false alarms: `detector.period` takes it out of a stream."
     ]

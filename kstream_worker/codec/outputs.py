@@ -41,7 +41,7 @@ from kstream_worker.records import (
 Rows = slice | IntColumn
 _NO_HEADERS: Headers = ()
 _LARGEST = sys.float_info.max
-_ORDINAL = {"raised": 0, "cleared": 1}
+_ORDINAL = {"raised": 0, "cleared": 1, "notice": 2}
 EXPIRED = "expired"  # the reason of a transition that is always brought about by the record of another key
 
 

@@ -15,6 +15,7 @@ from kstream_worker.config.kinds import BUILT_IN, RATIO, Facts, facts
 from kstream_worker.config.model import ModelConfig
 from kstream_worker.config.pairing import PairingConfig
 from kstream_worker.config.schema import Config
+from kstream_worker.config.units import parse_duration
 
 MIN_COMMIT_INTERVAL_S = 0.2
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -164,8 +165,34 @@ def _detector(config: Config) -> Iterator[str]:
         yield "`detector.dead_time` is event time, and lines of files have none of their own: bind `input.timestamp`"
     if (config.detector.escalation or 1.0) > 1.0 and config.bus.kind == "files" and not config.input.timestamp:
         yield "`detector.escalation` decays in event time, and lines of files have none: bind `input.timestamp`"
-    if config.detector.dependence == "whiten" and mode == "explicit" and ratio:
-        yield "`detector.dependence` whiten needs `pairing.mode` stream: pairs are compared side by side, not in time"
+    dependence = config.detector.dependence
+    if dependence not in ("auto", "none") and mode == "explicit" and ratio:
+        yield (
+            f"`detector.dependence` {dependence} needs `pairing.mode` stream: pairs are compared side by side, not in "
+            "time"
+        )
+    yield from _period(config)
+
+
+def _period(config: Config) -> Iterator[str]:
+    period = config.detector.period
+    if not period:
+        if config.detector.time_zone != "UTC":
+            yield "`detector.time_zone` serves seasons alone: set `detector.period`, or leave it out"
+        return
+    if config.pairing.mode != "stream":
+        yield f"`detector.period` needs `pairing.mode` stream: in {config.pairing.mode} no season is taken out"
+    if config.model.kind != RATIO:
+        yield f"`detector.period` has no effect for `model.kind` {config.model.kind}: scores are ranked as they are"
+    if config.bus.kind == "files" and not config.input.timestamp:
+        yield "`detector.period` is event time, and lines of files have none of their own: bind `input.timestamp`"
+    if config.detector.dependence not in ("auto", "whiten"):
+        yield f"`detector.period` needs `detector.dependence` auto or whiten, not {config.detector.dependence}"
+    for text in () if period == ("auto",) else period:
+        try:
+            parse_duration(text)
+        except ValueError:
+            yield "`detector.period` takes durations such as 1d and 7d, or auto alone"
 
 
 def _reference(config: Config) -> Iterator[str]:
@@ -179,8 +206,11 @@ def _reference(config: Config) -> Iterator[str]:
         yield "`detector.warmup` has no effect in `pairing.mode` reference: `reference.samples` says what a key learns"
     if config.detector.profile != "default":
         yield "`detector.profile` has no effect in `pairing.mode` reference: leave it out"
-    if config.detector.dependence == "whiten":
-        yield "`detector.dependence` whiten needs `pairing.mode` stream: a frozen reference is not whitened"
+    if config.detector.dependence not in ("auto", "none"):
+        yield (
+            f"`detector.dependence` {config.detector.dependence} needs `pairing.mode` stream: a frozen reference is "
+            "tested for dependence, but not whitened, thinned or blocked"
+        )
     if config.detector.fleet_keys is not None or config.detector.fleet_false_alarms_per_day is not None:
         yield (
             "`detector.fleet_keys` and `.fleet_false_alarms_per_day` have no effect in `pairing.mode` reference, where "

@@ -25,12 +25,23 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         doc("Samples of a key before it is armed. None: the detector's own default.", ge=8, le=1_000_000),
     ] = None
     dependence: Annotated[
-        Literal["auto", "none", "whiten"],
+        Literal["auto", "none", "whiten", "thin", "block"],
         doc(
             "`stream`, and scores of models: what is done about serial dependence. `auto` tests the warm-up and "
-            "whitens where needed; whitened, the stated rate is approximate."
+            "whitens where needed. `thin` ranks one of so many samples, `block` means of so many. Whatever is done "
+            "makes the stated rate approximate."
         ),
     ] = "auto"
+    period: Annotated[
+        tuple[str, ...] | None,
+        doc(
+            "`stream`: seasons that are taken out: up to three durations (`1d`, `[1d, 7d]`), or `auto`: a day and a "
+            "week, once they are found. None: no season."
+        ),
+    ] = None
+    time_zone: Annotated[
+        str, doc("Whose civil time seasons follow, changes of the clock included: a name of the tz database.")
+    ] = "UTC"
     profile: Annotated[
         Literal["default", "compact"],
         doc(

@@ -68,6 +68,14 @@ class AlarmBank(SlotBank):
         """Whether the key's alarm is up: from the crossing until it is armed again."""
         return bool(self._slots.ints[slot, self.columns.alarm] == 1)
 
+    def arl(self, slot: int) -> float:
+        """Samples between false alarms that are stated for the key."""
+        return self._standing(slot).arl
+
+    def guarantee(self, slot: int) -> report.Guarantee:
+        """What may be said of alarms of an armed key in its present state."""
+        return self._guarantee(slot)
+
     @abstractmethod
     def _guarantee(self, slot: int) -> report.Guarantee:
         """What may be said of an alarm of the key in its present state."""
@@ -104,8 +112,13 @@ class AlarmBank(SlotBank):
 
     def _cleared(self, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:
         """`before`: the row's sample is not yet counted, since it finds the alarm over."""
+        return self._told("cleared", row, slot, reason, before=before)
+
+    def _told(self, kind: str, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:
+        """That an alarm is `cleared`, or a `notice`."""
         state, at = self._slots.ints[slot], self.columns
-        return report.cleared(
+        return report.told(
+            kind=kind,
             row=row,
             slot=slot,
             seq=int(state[at.seq]) + before,

@@ -138,6 +138,12 @@ class ModelBank:
         """Whether the key's alarm is up."""
         return self._watch.raised(slot)
 
+    def guarantee(self, slot: int) -> Guarantee | None:
+        """What may be said of alarms on the scores of an armed key; None where no scores are watched."""
+        if isinstance(self._watch, Tally):
+            return None
+        return _of_scores(self._watch.guarantee(slot), self._watch.arl(slot))
+
     def snapshot(self, slot: int) -> bytes:
         """State of model and detector.
 
@@ -232,17 +238,18 @@ def _told(transition: Transition, row: int) -> Transition:
 
 def guarantee_of(transition: Transition) -> Guarantee:
     """What may be said of an alarm on a model's scores: never more than `approximate`."""
-    if transition.guarantee == "exact_if_iid":
+    return _of_scores(Guarantee(transition.guarantee, transition.guarantee_reason), transition.arl)
+
+
+def _of_scores(said: Guarantee, arl: float) -> Guarantee:
+    if said.level == "exact_if_iid":
         return Guarantee(
             "approximate",
             "Ranked are scores of a model that goes on learning: the mean number of samples with scores to a false "
-            f"alarm is at least {transition.arl:.12g} only as far as the scores are independent and identically "
+            f"alarm is at least {arl:.12g} only as far as the scores are independent and identically "
             "distributed while nothing changes.",
         )
-    return Guarantee(
-        transition.guarantee,
-        f"Ranked are scores of a model that goes on learning. {transition.guarantee_reason}",
-    )
+    return Guarantee(said.level, f"Ranked are scores of a model that goes on learning. {said.reason}")
 
 
 def turns(slots: IntColumn) -> Iterator[NDArray[np.int64]]:

@@ -9,33 +9,46 @@ distributed samples the ranks are exactly uniform whatever the law; Shiryaev-Rob
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from kstream_worker.detectors import report
+from kstream_worker.detectors.civil import CivilClock
 from kstream_worker.detectors.history import settle
 from kstream_worker.detectors.ranks_arming import arm
-from kstream_worker.detectors.ranks_kernel import CROSSED, FULL, walk
+from kstream_worker.detectors.ranks_columns import credit_from_now
+from kstream_worker.detectors.ranks_guarantee import MANY, guarantee_of
+from kstream_worker.detectors.ranks_keeping import warm_up_again
+from kstream_worker.detectors.ranks_kernel import CROSSED, FULL, NOTICED, walk
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ARMED,
-    ATOM_COUNT,
     AUTO,
+    AUTO_PERIODS_MS,
+    BLOCKS,
     CLOCK,
     COUNT,
+    EVERY,
     HELD,
+    KEEPING,
+    MAX_PERIODS,
     NO_DEPENDENCE,
-    OUTLIVING,
+    NOT_STATIONARY,
     PHASE,
     PROFILES,
     RAISED,
     RATE,
+    RESTLESS,
+    SEASON_STARTED,
+    SEQ,
+    STATIONARY,
+    STEPS_SEQ,
+    THIN,
     TRANSFORMS,
     UNTIL,
-    V_SIZE,
+    WARM_SEQ,
     WARM_TIME,
-    WARMING,
     WHITEN,
     Options,
     bytes_by_part,
@@ -43,18 +56,17 @@ from kstream_worker.detectors.ranks_layout import (
     make_layout,
     make_scratch,
 )
-from kstream_worker.detectors.ranks_report import guarantee_of, guarantee_of_alarm, read_crossing
+from kstream_worker.detectors.ranks_report import guarantee_of_alarm, read_crossing
+from kstream_worker.detectors.seasons import forget_half
 from kstream_worker.detectors.streams import StreamBank, Walk
 from kstream_worker.detectors.thresholds import WEEK_MS, escalator, samples_per_day
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "ranks"
-ROW = 5  # of what the numbers of a row mean: snapshots of other rows are refused
-DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN}
-DEFAULT_WARMUP = {"none": 200, "auto": 600, "whiten": 600}
-COMPACT_WARMUP = {"none": 200, "auto": 400, "whiten": 400}  # its samples fit into the room of what follows
-MIN_WARMUP = {"none": 20, "auto": 60, "whiten": 60}
-MAX_WARMUP = {"none": 2000, "auto": 6000, "whiten": 6000}
+ROW = 6  # of what the numbers of a row mean: snapshots of other rows are refused
+DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN, "thin": THIN, "block": BLOCKS}
+MIN_PERIOD_MS, MAX_PERIOD_MS = 1_000, 400 * 86_400_000
+_SOON = 4  # an alarm after this part of the stated run length since the arming is no false one, most likely
 ALTERNATIVES = {"two-sided": 0, "greater": 1}
 
 
@@ -72,7 +84,8 @@ class RankBank(StreamBank):
 
     With `dependence="auto"` the first two thirds of a warm-up are tested for serial dependence (Ljung-Box, 10
     lags); where it is found (p < .2/dims in any feature) every feature passes through an autoregression of order
-    8 and its innovations are ranked; the guarantee is then `approximate`. `none` never does, `whiten` always.
+    8 and its innovations are ranked; the guarantee is then `approximate`. `none` never does, `whiten` always. `thin`
+    ranks one of so many samples, `block` means of so many, by the correlation time of the warm-up.
 
     Args:
         dims: features of a sample.
@@ -82,7 +95,10 @@ class RankBank(StreamBank):
         per_day: `arl` is the number of days between false alarms of one key instead. How many samples these are follows
             from the rate of samples (with scores) in the key's last warm-up; at least 1e3, at most 1e12.
         warmup: samples before a key is armed; by default 200 without tests of dependence, else 600 (compact: 400).
-        dependence: `auto`, `none` or `whiten`.
+        dependence: `auto`, `none`, `whiten`, `thin` or `block`.
+        period: seasons that are taken out: `none`, `auto` (a day and a week, once they are found), or up to three
+            periods in milliseconds.
+        time_zone: whose civil time seasons follow, a name of the tz database.
         on_alarm: `rebase` or `hold`.
         dead_time_ms: event time after an alarm in which the key raises no other, milliseconds.
         escalation: factor on the key's threshold for each alarm; 1: none.
@@ -116,6 +132,8 @@ class RankBank(StreamBank):
         per_day: bool = False,
         warmup: int | None = None,
         dependence: str = "auto",
+        period: Sequence[int] | Literal["none", "auto"] = "none",
+        time_zone: str = "UTC",
         on_alarm: str = "rebase",
         dead_time_ms: int = 0,
         escalation: float = 1.0,
@@ -137,10 +155,13 @@ class RankBank(StreamBank):
         if transform not in TRANSFORMS:
             raise ValueError(f"transform is {transform!r}; it must be one of {', '.join(map(repr, TRANSFORMS))}")
         if warmup is None:
-            warmup = (COMPACT_WARMUP if profile == "compact" else DEFAULT_WARMUP)[dependence]
+            warmup = default_warmup(dependence, profile)
         self.feature_names = report.feature_names(feature_names, dims)
         self._hold = on_alarm == "hold"
-        shape = dims, warmup, DEPENDENCE[dependence], Options(profile, spikes, transform, explained)
+        periods = _periods(period, dependence)
+        self._clock = CivilClock(time_zone)
+        options = Options(profile, spikes, transform, explained, periods, period == "auto")
+        shape = dims, warmup, DEPENDENCE[dependence], options
         layout = make_layout(*shape)._replace(upward=ALTERNATIVES[alternative])
         self._parts = bytes_by_part(*shape)
         self._plan = layout.table()
@@ -156,6 +177,8 @@ class RankBank(StreamBank):
             "transform": transform,
             "explained": explained,
         }
+        if periods:
+            settings |= {"period": "auto" if period == "auto" else list(periods), "time_zone": time_zone}
         if layout.upward:
             settings["alternative"] = alternative
         compiled = Walk(walk, (self._plan, self._weights), make_scratch(layout))
@@ -182,9 +205,14 @@ class RankBank(StreamBank):
             raise ValueError("scores: a row holds NaN beside numbers; a sample has all scores or none")
         return self._answer(slots, scores, times)
 
+    def _clocks(self, times: IntColumn) -> tuple[IntColumn, ...]:
+        return times, self._clock.local(times) if self._layout.periods else times
+
     def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:
         if event == CROSSED:
             return row + 1, self._raise(row, slot, evidence)
+        if event == NOTICED:
+            return row, self._told("notice", row, slot, "not_stationary", before=True)
         if event != FULL:
             return row, self._cleared(row, slot, "rearmed", before=True)
         return row + 1, self._cleared(row, slot, "rearmed") if self._arm(slot) else None
@@ -192,10 +220,13 @@ class RankBank(StreamBank):
     def _arm(self, slot: int) -> bool:
         """Arm a key whose warm-up is full; True if that clears its alarm."""
         floats, state = self._slots.floats[slot], self._slots.ints[slot]
-        floats[RATE] = samples_per_day(int(state[COUNT]) - 1, int(state[WARM_TIME]), int(state[CLOCK]))
-        arm(floats, self._slots.shorts[slot], state, self._plan)
+        if not arm(floats, self._slots.shorts[slot], state, self._plan):
+            return False
+        span = state[COUNT] - 1 if state[KEEPING] == EVERY else state[SEQ] - state[WARM_SEQ]
+        floats[RATE] = samples_per_day(int(span), int(state[WARM_TIME]), int(state[CLOCK]))
         settle(floats, state, self._plan)
         state[COUNT] = 0
+        credit_from_now(state)
         waiting = state[ALARM] == 1 and state[CLOCK] < state[UNTIL]
         state[PHASE] = RAISED if waiting else ARMED
         if waiting or state[ALARM] == 0:
@@ -207,10 +238,19 @@ class RankBank(StreamBank):
         rows = self._slots
         key = rows.floats[slot], rows.shorts[slot], rows.ints[slot]
         crossing = read_crossing(*key, self._layout, self.feature_names)
+        self._count_restless(slot)
         transition = self._raised(row, slot, evidence, crossing)
         self._put_up(slot)
         self._rearm(slot)
         return transition
+
+    def _count_restless(self, slot: int) -> None:
+        """A key that alarms again and again soon after its armings is not stationary, whatever a test says."""
+        state = self._slots.ints[slot]
+        soon = min(self._layout.warmup, self.arl(slot) / _SOON)
+        state[RESTLESS] = state[RESTLESS] + 1 if state[SEQ] - state[STEPS_SEQ] <= soon else 0
+        if state[RESTLESS] >= MANY:
+            state[STATIONARY] = max(int(state[STATIONARY]), NOT_STATIONARY)
 
     def _rearm(self, slot: int) -> None:
         row, state = self._slots.floats[slot], self._slots.ints[slot]
@@ -219,13 +259,12 @@ class RankBank(StreamBank):
             state[HELD] = 1
             row[self._layout.R : self._layout.run_time + self._layout.locators] = 0.0
         else:
-            state[PHASE] = WARMING
-            state[COUNT] = 0
-            state[V_SIZE : ATOM_COUNT + 1] = 0
-            row[OUTLIVING:] = 0.0
+            warm_up_again(row, state, self._plan)
+            if state[SEASON_STARTED] == 1:
+                forget_half(row, self._plan)
 
     def _guarantee(self, slot: int) -> report.Guarantee:
-        return guarantee_of(self._slots.ints[slot], self._standing(slot).arl)
+        return guarantee_of(self._slots.ints[slot], self._standing(slot).arl, self._layout)
 
     def _guarantee_of_alarm(self, slot: int) -> report.Guarantee:
         return guarantee_of_alarm(self._slots.ints[slot], self._standing(slot).arl, self._layout, self._weights)
@@ -234,12 +273,39 @@ class RankBank(StreamBank):
 Column = TypeVar("Column", IntColumn, FloatMatrix)
 
 
+def _periods(period: Sequence[int] | Literal["none", "auto"], dependence: str) -> tuple[int, ...]:
+    """The periods that the layout has room for.
+
+    Raises:
+        ValueError: a word that is not known, more than three periods, one out of range, or no whitening.
+    """
+    periods: tuple[int, ...]
+    if isinstance(period, str):
+        if period not in ("none", "auto"):
+            raise ValueError(f"period is {period!r}; it must be 'none', 'auto' or periods in milliseconds")
+        periods = AUTO_PERIODS_MS if period == "auto" else ()
+    else:
+        periods = tuple(sorted(set(period)))
+    if len(periods) > MAX_PERIODS or any(not MIN_PERIOD_MS <= p <= MAX_PERIOD_MS for p in periods):
+        raise ValueError(f"period is {list(periods)}; at most {MAX_PERIODS} are taken out, of 1 s to 400 days each")
+    if periods and dependence not in ("auto", "whiten"):
+        raise ValueError(f"period needs dependence 'auto' or 'whiten', not {dependence!r}")
+    return periods
+
+
+def default_warmup(dependence: str, profile: str) -> int:
+    """Samples of a warm-up: 200; with tests of dependence 600, or 400, which fit into the room of what follows."""
+    if dependence == "none":
+        return 200
+    return 400 if profile == "compact" else 600
+
+
 def _check(dims: int, warmup: int | None, dependence: str, on_alarm: str, dead_time_ms: int) -> None:
     if dims < 1:
         raise ValueError(f"dims is {dims}; a sample needs at least one feature")
     if dependence not in DEPENDENCE:
         raise ValueError(f"dependence is {dependence!r}; it must be one of {', '.join(map(repr, DEPENDENCE))}")
-    low, high = MIN_WARMUP[dependence], MAX_WARMUP[dependence]
+    low, high = (20, 2000) if dependence == "none" else (60, 6000)
     if warmup is not None and not low <= warmup <= high:
         raise ValueError(f"warmup is {warmup}; with dependence {dependence!r} it must lie in {low}..{high}")
     if on_alarm not in ("rebase", "hold"):

@@ -10,17 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from kstream_worker.detectors.ranking import place
+from kstream_worker.detectors.ranks_dependence import whiten_warmup
+from kstream_worker.detectors.ranks_keeping import choose_keeping, take_warmup
 from kstream_worker.detectors.ranks_layout import (
-    AT_AR_COV,
     AT_ATOMS,
     AT_CENTER,
-    AT_COEF,
     AT_COV,
     AT_H_BAG,
     AT_INVERSE,
-    AT_RAW_CENTER,
-    AT_RAW_SCALE,
-    AT_RING,
     AT_ROOTED,
     AT_SCALE,
     AT_STEPS,
@@ -30,68 +27,73 @@ from kstream_worker.detectors.ranks_layout import (
     AT_WEIGHTS,
     ATOM_COUNT,
     ATOM_ROOM,
+    COUNT,
     DEPENDENCE,
     DIMS,
     GAIN,
     H_ROOM,
     H_SIZE,
     LEFT_OVER,
-    LEVELS_LEFT,
+    NEED,
+    NO_DEPENDENCE,
     NOTHING_LEFT,
+    PERIODS,
     ROOT_ALL,
     ROOT_AUTO,
-    SQUARES_LEFT,
+    SEASON_STARTED,
     T_SIZE,
-    TEST,
     TRANSFORM,
     V_ROOM,
     V_ROWS,
     V_SIZE,
-    WARMUP,
-    WHITEN,
     WHITENED,
     singles,
     warmup_room,
 )
 from kstream_worker.detectors.ranks_learned import RIDGE
-from kstream_worker.detectors.ranks_sample import clip_raw, take_roots, to_steps, wants_root, whiten_sample
-from kstream_worker.detectors.whitening import (
-    AR_COV,
-    AR_ORDER,
-    AR_TERMS,
-    ar_reset,
-    chi_square_tail,
-    clipped_squares,
-    ljung_box,
-)
+from kstream_worker.detectors.ranks_sample import take_roots, to_steps, wants_root
+from kstream_worker.detectors.season_search import take_seasons_out
 from kstream_worker.models import nystrom, scaling
 from kstream_worker.numerics.jit import inline, jit
 
-WHITEN_LEVEL = 0.2  # lenient: to whiten independent samples by mistake costs nothing measurable
-LEVELS_LEVEL = 0.001
-SQUARES_LEVEL = 0.0001  # of 400 independent normal samples .0008 are below it, of Student's t with 3 degrees .007
 WIDTH = 0.7  # of the kernel, in median distances
 
 
 @jit
-def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
+def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray) -> bool:
     """Turn the warm-up that fills the row into an armed detector; phase, counter and alarm are the caller's.
 
     Args:
-        row: float64[plan[FLOATS]], the key's floats, with plan[WARMUP] samples from plan[AT_UNION] on.
+        row: float64[plan[FLOATS]], the key's floats, with state[COUNT] samples from plan[AT_UNION] on.
         shorts: int16[plan[SHORTS]], the key's shorts, with those samples that did not fit there.
         state: int64[plan[INTS]], the key's integers; sizes of bags are 0.
         plan: layout.
+
+    Returns:
+        False where the warm-up must go on: samples were taken out of it, or a given season was not seen once.
     """
     d = plan[DIMS]
-    samples = take_samples(row, shorts, plan[WARMUP], plan)
-    _take_roots(samples, state, plan)
+    tests = plan[DEPENDENCE] != NO_DEPENDENCE
+    if tests and state[NEED] == 0:
+        choose_keeping(row, shorts, state, plan)
+        if state[COUNT] < state[NEED]:
+            return False
+    full = min(state[COUNT], state[NEED]) if tests else state[COUNT]
+    tested = full * 2 // 3 if tests else 0
+    samples = np.empty(full * d)
+    times = np.empty(full, dtype=np.int64)
+    take_warmup(row, shorts, state, plan, samples, times)
+    _take_roots(samples, full, tested if tests else full // 2, state, plan)
+    if plan[PERIODS] > 0 and not take_seasons_out(samples, times, row, shorts, state, plan):
+        return False
+    row[plan[AT_UNION] :] = 0.0
+    shorts[: plan[AT_STEPS]] = 0
     state[WHITENED] = 0
     state[LEFT_OVER] = NOTHING_LEFT
-    if plan[TEST] > 0:
-        _test_and_whiten(samples, row, state, plan)
-    used = samples[plan[TEST] * d :]
-    n = plan[WARMUP] - plan[TEST]
+    if tests:
+        whiten_warmup(samples, full, tested, row, state, plan)
+    used = samples[tested * d :]
+    n = full - tested
     half = n // 2
     fit_scales(used, half, row, plan)
     q = np.empty(d + 1, dtype=np.int16)
@@ -106,6 +108,7 @@ def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray
         if i >= n - h_room:
             place(shorts[plan[AT_H_BAG] : plan[AT_T_RING]], h_room, d, state[H_SIZE], h_room, q)
             state[H_SIZE] += 1
+    return True
 
 
 @inline
@@ -120,17 +123,18 @@ def fit_scales(samples: np.ndarray, n: int, row: np.ndarray, plan: np.ndarray) -
 
 
 @inline
-def _take_roots(samples: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
-    """Decide whose square roots are taken, from that part of the warm-up that fills no bag, and take them."""
+def _take_roots(samples: np.ndarray, full: int, n: int, state: np.ndarray, plan: np.ndarray) -> None:
+    """Decide whose square roots are taken, from the first n samples, which fill no bag, and take them of all."""
     d = plan[DIMS]
-    n = plan[TEST] if plan[TEST] > 0 else plan[WARMUP] // 2
     values = np.empty(n)
     for j in range(d):
+        if state[SEASON_STARTED] == 1:
+            break  # a season is learned in the units of the first choice
         for i in range(n):
             values[i] = samples[i * d + j]
         chosen = plan[TRANSFORM] == ROOT_ALL or (plan[TRANSFORM] == ROOT_AUTO and wants_root(values, n))
         state[plan[AT_ROOTED] + j] = 1 if chosen else 0
-    for i in range(plan[WARMUP]):
+    for i in range(full):
         take_roots(samples[i * d : (i + 1) * d], state, plan, samples[i * d : (i + 1) * d])
 
 
@@ -144,65 +148,6 @@ def take_samples(row: np.ndarray, shorts: np.ndarray, n: int, plan: np.ndarray) 
     row[plan[AT_UNION] :] = 0.0
     shorts[: plan[AT_STEPS]] = 0
     return samples
-
-
-@inline
-def _test_and_whiten(samples: np.ndarray, row: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
-    """Decide whether to whiten; if so replace the samples by innovations. Then test what is left."""
-    d = plan[DIMS]
-    n = plan[TEST]
-    values = np.empty(plan[WARMUP])
-    dependent = plan[DEPENDENCE] == WHITEN
-    for j in range(d):
-        for i in range(n):
-            values[i] = samples[i * d + j]
-        center, scale = scaling.center_and_scale(values, n)
-        row[plan[AT_RAW_CENTER] + j] = center
-        row[plan[AT_RAW_SCALE] + j] = scale
-        for i in range(n):
-            values[i] = clip_raw(samples[i * d + j], center, scale)
-        if chi_square_tail(ljung_box(values, n)) < WHITEN_LEVEL / d:
-            dependent = True
-    if dependent:
-        state[WHITENED] = 1
-        _whiten_all(samples, row, plan)
-    # Of innovations the second half of the test part and the arming part: the first are those of a model yet untaught.
-    first = n // 2 if dependent else 0
-    last = plan[WARMUP] if dependent else n
-    for j in range(d):
-        for i in range(first, last):
-            value = samples[i * d + j]
-            if not dependent:
-                value = clip_raw(value, row[plan[AT_RAW_CENTER] + j], row[plan[AT_RAW_SCALE] + j])
-            values[i - first] = value
-        found = _left_over(values, last - first, d, dependent)
-        if found != NOTHING_LEFT and state[LEFT_OVER] != LEVELS_LEFT:
-            state[LEFT_OVER] = found
-
-
-@inline
-def _left_over(values: np.ndarray, n: int, d: int, innovations: bool) -> int:
-    """What a feature's values (overwritten) still show: dependence of levels, of squares, or nothing."""
-    if innovations and chi_square_tail(ljung_box(values, n)) < LEVELS_LEVEL / d:
-        return LEVELS_LEFT
-    clipped_squares(values, n, np.empty(n))
-    if chi_square_tail(ljung_box(values, n)) < SQUARES_LEVEL / d:
-        return SQUARES_LEFT
-    return NOTHING_LEFT
-
-
-@inline
-def _whiten_all(samples: np.ndarray, row: np.ndarray, plan: np.ndarray) -> None:
-    d = plan[DIMS]
-    for j in range(d):
-        ring = plan[AT_RING] + j * AR_ORDER
-        coef = plan[AT_COEF] + j * AR_TERMS
-        cov = plan[AT_AR_COV] + j * AR_COV
-        ar_reset(row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV])
-    gain = np.empty(AR_TERMS)
-    for i in range(plan[WARMUP]):
-        sample = samples[i * d : (i + 1) * d]
-        whiten_sample(sample, i >= AR_ORDER, row, plan, sample, gain)
 
 
 @inline

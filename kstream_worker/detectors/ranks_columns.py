@@ -28,14 +28,17 @@ from kstream_worker.detectors.ranks_layout import (
     COUNT,
     DIMS,
     FIXED,
+    FIXED_SEQ,
     GAINS,
     H_COUNT,
     H_ROOM,
     H_SIZE,
     HIDDEN_COUNT,
     LEARNED,
+    LEARNED_SEQ,
     LOCATED,
     LOCATORS,
+    MEANS_SEQ,
     ONE_SIDED_LOCATORS,
     R_LEARNED,
     RUN_LEARNED,
@@ -58,6 +61,22 @@ from kstream_worker.numerics.random import below, uniform
 
 # Roles of random draws; their counter is the sample's number within the key.
 RANK, REMOVE, RANK_LEARNED, REMOVE_LEARNED, PICK, REPLACE, RANK_SLOW, REMOVE_SLOW, RANK_PICK = range(9)
+
+
+@inline
+def credit_from_now(state: np.ndarray) -> None:
+    """The next test of every column is credited with the samples after the last one seen."""
+    state[FIXED_SEQ] = state[SEQ]
+    state[LEARNED_SEQ] = state[SEQ]
+    state[MEANS_SEQ] = state[SEQ]
+
+
+@inline
+def credit_nothing(state: np.ndarray) -> None:
+    """A sample without values: no test is credited with it; state[SEQ] is its number already."""
+    state[FIXED_SEQ] += 1
+    state[LEARNED_SEQ] += 1
+    state[MEANS_SEQ] += 1
 
 
 @inline
@@ -90,6 +109,7 @@ def rank_fixed(
     bag = shorts[plan[AT_V_BAG] : plan[AT_H_BAG]]
     own = plan[V_ROWS]
     room = plan[V_ROOM]
+    credit = 1.0 * (seq - state[FIXED_SEQ])
     u = uniform(stream, RANK, seq)
     a = 0
     b = 0
@@ -107,11 +127,12 @@ def rank_fixed(
         _multipliers(p, plan, work[GAINS])
         pay_two_sided(row, state, column, p, plan, work[GAINS])
         if bet:
-            bet_two_sided(row, column, 1.0, seq, time, plan, work)
+            bet_two_sided(row, column, credit, seq, time, plan, work)
     if plan[SPIKE_COUNT] > 0:
-        rank_spikes(row, bag.reshape(own, room), state, bet, time, seq, q, plan)
+        rank_spikes(row, bag.reshape(own, room), state, bet, credit, time, seq, q, plan)
     place(bag, room, own, n, below(stream, REMOVE, seq, room + 1), q)
     state[V_SIZE] = min(n + 1, room)
+    state[FIXED_SEQ] = seq
 
 
 @inline
@@ -146,7 +167,8 @@ def rank_learned(
     one_sided(p, g)
     pay_one_sided(row, state, plan[FIXED], p, plan, g)
     if bet:
-        mean = shiryaev_roberts(singles(row, plan[AT_R], plan[BETS]), g, plan[R_LEARNED], ONE_SIDED, 2.0)
+        credit = 1.0 * (seq - state[LEARNED_SEQ])
+        mean = shiryaev_roberts(singles(row, plan[AT_R], plan[BETS]), g, plan[R_LEARNED], ONE_SIDED, credit)
         row[plan[AT_VALUES] + plan[LEARNED]] = mean
         work[LOCATED, 0] = g[3]
         work[LOCATED, 1] = g[4]
@@ -157,6 +179,7 @@ def rank_learned(
         scores[at] = own
     state[H_SIZE] = min(n + 1, room)
     state[H_COUNT] += 1
+    state[LEARNED_SEQ] = seq
 
 
 @inline
@@ -196,10 +219,11 @@ def rank_means(
         if bet:
             larger, equal = count(bag[j * room : j * room + n], q[j])
             _multipliers(p_value(larger, equal, n, u), plan, work[GAINS])
-            first = seq - BLOCK + 1
-            bet_two_sided(row, plan[FIXED] + j, 1.0 * BLOCK, first, state[BLOCK_TIME], plan, work)
+            credit, first = 1.0 * (seq - state[MEANS_SEQ]), state[MEANS_SEQ] + 1
+            bet_two_sided(row, plan[FIXED] + j, credit, first, state[BLOCK_TIME], plan, work)
     place(bag, room, d, n, below(stream, REMOVE_SLOW, seq, room + 1), q)
     state[S_SIZE] = min(n + 1, room)
+    state[MEANS_SEQ] = seq
 
 
 @inline

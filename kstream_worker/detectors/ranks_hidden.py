@@ -38,6 +38,7 @@ from kstream_worker.detectors.ranks_layout import (
     HIDDEN,
     HIDDEN_COUNT,
     HIDDEN_TABLE,
+    LEARNED_SEQ,
     LOCATED,
     LOCATORS,
     ODD_ODD,
@@ -202,8 +203,9 @@ def rank_pick(
     pay_one_sided(row, state, plan[FIXED] + 1, p, plan, g)
     if not bet:
         return
+    credit = 1.0 * (state[SEQ] - state[LEARNED_SEQ])
     R = singles(row, plan[AT_R], plan[R_HIDDEN] + ONE_SIDED)
-    row[plan[AT_VALUES] + plan[HIDDEN]] = shiryaev_roberts(R, g, plan[R_HIDDEN], ONE_SIDED, 2.0)
+    row[plan[AT_VALUES] + plan[HIDDEN]] = shiryaev_roberts(R, g, plan[R_HIDDEN], ONE_SIDED, credit)
     work[LOCATED, 0] = g[3]
     work[LOCATED, 1] = g[4]
     first = plan[RUN_HIDDEN]

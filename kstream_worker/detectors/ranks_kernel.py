@@ -12,10 +12,19 @@ import math
 
 import numpy as np
 
-from kstream_worker.detectors.history import remember, remember_nothing, start_memory
-from kstream_worker.detectors.ranks_columns import PICK, REPLACE, rank_fixed, rank_learned, rank_means
+from kstream_worker.detectors.history import UNRANKED, remember, remember_nothing, start_memory
+from kstream_worker.detectors.ranks_columns import (
+    PICK,
+    REPLACE,
+    credit_from_now,
+    credit_nothing,
+    rank_fixed,
+    rank_learned,
+    rank_means,
+)
 from kstream_worker.detectors.ranks_fairness import close_sample
 from kstream_worker.detectors.ranks_hidden import look
+from kstream_worker.detectors.ranks_keeping import kept, put_sample, warm_up_again
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ALARM_TIME,
@@ -33,16 +42,25 @@ from kstream_worker.detectors.ranks_layout import (
     ESCALATION,
     H_ROOM,
     HIDDEN_COUNT,
+    LAST_RATIO,
     LOCATORS,
+    NEED,
+    NOT_STATIONARY,
+    PERIODS,
     PHASE,
+    PHI_X,
     PHI_Z,
     PX,
+    PZ,
     RAISED,
     RATE,
     ROOT,
+    SEASON_STARTED,
     SEQ,
+    STATIONARY,
     STEPS_SEQ,
     T_SIZE,
+    TOLD,
     UNTIL,
     WARM_TIME,
     WARMING,
@@ -51,11 +69,12 @@ from kstream_worker.detectors.ranks_layout import (
     X,
     Z,
     singles,
-    warmup_room,
 )
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import ratio, train
 from kstream_worker.detectors.ranks_sample import take_roots, to_steps, whiten_sample
+from kstream_worker.detectors.season_search import find_seasons, test_is_due
+from kstream_worker.detectors.seasons import learn_season, seen_once, take_season_out
 from kstream_worker.detectors.thresholds import LARGEST, threshold_of
 from kstream_worker.models.bank import STREAM
 from kstream_worker.numerics.jit import inline, jit
@@ -68,6 +87,7 @@ FINISHED = 0  # no sample is left
 CLEARED = 1  # this sample finds the alarm over; it has not been looked at yet
 FULL = 2  # this sample completed a warm-up: the caller arms the key
 CROSSED = 3  # a column has reached the threshold: the caller re-arms the key
+NOTICED = 4  # this sample finds the key not stationary; it has not been looked at yet
 
 LOG_RATIO, DIVERGENCE, EVIDENCE, THRESHOLD = 0, 1, 2, 3  # rows of the answers
 STATES, NUMBERS, CLIPPED = 0, 1, 2  # rows of the integer answers
@@ -79,6 +99,7 @@ def walk(
     slots: np.ndarray,
     y: np.ndarray,
     times: np.ndarray,
+    civil: np.ndarray,
     floats: np.ndarray,
     ints: np.ndarray,
     shorts: np.ndarray,
@@ -98,6 +119,7 @@ def walk(
         slots: int64[n].
         y: float64[n, d], finite; a row of NaN is a sample without a score: it counts, and is not looked at.
         times: int64[n].
+        civil: int64[n], times as clocks on the wall show them; read where there are seasons.
         floats: float64[slots, plan[FLOATS]], state.
         ints: int64[slots, plan[INTS]], state.
         shorts: int16[slots, plan[SHORTS]], state.
@@ -111,12 +133,15 @@ def walk(
         powers: int64[plan[ATOM_ROOM]], scratch.
 
     Returns:
-        what ended the walk (FINISHED, CLEARED, FULL or CROSSED), and the row of the batch where.
+        what ended the walk (FINISHED, CLEARED, FULL, CROSSED or NOTICED), and the row of the batch where.
     """
     for i in range(first, len(slots)):
         slot = slots[i]
         row = floats[slot]
         state = ints[slot]
+        if state[STATIONARY] == NOT_STATIONARY and state[PHASE] != WARMING:
+            state[STATIONARY] = TOLD
+            return NOTICED, i
         clock = times[i] if state[SEQ] == 0 else max(state[CLOCK], times[i])
         if state[PHASE] == RAISED and clock >= state[UNTIL]:
             state[PHASE] = ARMED
@@ -125,6 +150,7 @@ def walk(
             # Blocks and the turns of T and H begin anew: a test is credited with samples since arming alone.
             state[COUNT] = 0
             state[STEPS_SEQ] = state[SEQ]
+            credit_from_now(state)
             return CLEARED, i
         state[CLOCK] = clock
         state[SEQ] += 1
@@ -134,44 +160,113 @@ def walk(
         answers[THRESHOLD, i] = threshold
         if math.isnan(y[i, 0]):
             remember_nothing(times[i], shorts[slot], state, plan)
+            credit_nothing(state)
             if state[PHASE] == ARMED:
                 answers[EVIDENCE, i] = largest_column(row, state, plan, weights)
         elif state[PHASE] == WARMING:
-            if state[COUNT] == 0:
-                state[WARM_TIME] = clock
-                start_memory(y[i], row, state, plan)
-            for j in range(plan[DIMS]):
-                q[j] = 0  # there are no steps yet
-            remember(y[i], times[i], row, shorts[slot], state, q, plan)
-            for j in range(plan[DIMS]):
-                room, at = warmup_room(row, shorts[slot], plan[DIMS] * state[COUNT] + j, plan)
-                room[at] = y[i, j]
-            state[COUNT] += 1
-            if state[COUNT] == plan[WARMUP]:
+            if _warm(y[i], times[i], civil[i], row, shorts[slot], state, plan, q, work):
                 return FULL, i
         else:
-            _sample(y[i], row, state, plan, q, work)
-            remember(y[i], times[i], row, shorts[slot], state, q, plan)
-            _judge(i, row, shorts[slot], state, times[i], plan, counts, answers, q, work, powers)
+            ranked = _take_in(
+                i, y[i], row, shorts[slot], state, times[i], civil[i], plan, counts, answers, q, work, powers
+            )
             if state[PHASE] == ARMED:
                 answers[EVIDENCE, i] = evidence_of(row, state, plan, weights, threshold)
-                if answers[EVIDENCE, i] >= threshold:
+                if ranked and answers[EVIDENCE, i] >= threshold:
                     return CROSSED, i
+            if plan[PERIODS] > 0:
+                _learn_season(y[i], civil[i], row, shorts[slot], state, plan, work)
     return FINISHED, len(slots)
 
 
 @inline
-def _sample(
-    raw: np.ndarray, row: np.ndarray, state: np.ndarray, plan: np.ndarray, q: np.ndarray, work: np.ndarray
-) -> None:
-    """A raw sample into q and `work[Z]`, through the autoregressions where they are needed."""
-    take_roots(raw, state, plan, work[ROOT])
+def _warm(
+    raw: np.ndarray,
+    time: int,
+    civil: int,
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    plan: np.ndarray,
+    q: np.ndarray,
+    work: np.ndarray,
+) -> bool:
+    """One sample of the warm-up; True where it is full."""
+    if state[COUNT] == 0:
+        state[WARM_TIME] = state[CLOCK]
+        start_memory(raw, row, state, plan)
+    q[: plan[DIMS]] = 0  # there are no steps yet
+    remember(raw, time, row, shorts, state, q, plan)
+    if state[SEASON_STARTED] == 1:
+        take_roots(raw, state, plan, work[ROOT])
+        learn_season(work[ROOT], civil, row, shorts, state, plan, work[PHI_X], work[PZ])
+    if not kept(raw, row, state, plan, work[X]):
+        return False
+    need = state[NEED] if state[NEED] > 0 else plan[WARMUP]
+    put_sample(state[COUNT] % need, work[X], civil, row, shorts, plan)
+    state[COUNT] += 1
+    return bool(state[COUNT] >= need and seen_once(civil, state, plan))
+
+
+@inline
+def _take_in(
+    i: int,
+    raw: np.ndarray,
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    time: int,
+    civil: int,
+    plan: np.ndarray,
+    counts: np.ndarray,
+    answers: np.ndarray,
+    q: np.ndarray,
+    work: np.ndarray,
+    powers: np.ndarray,
+) -> bool:
+    """One sample after the warm-up; whether it is ranked. If not, the next one that is stands for it too."""
+    ranked: bool = kept(raw, row, state, plan, work[ROOT])
+    if ranked:
+        _sample(civil, row, state, plan, q, work)
+        remember(raw, time, row, shorts, state, q, plan)
+        _judge(i, row, shorts, state, time, plan, counts, answers, q, work, powers)
+        return True
+    q[: plan[DIMS]] = UNRANKED
+    remember(raw, time, row, shorts, state, q, plan)
+    answers[LOG_RATIO, i] = row[LAST_RATIO]
+    answers[DIVERGENCE, i] = row[AT_DIVERGENCE]
+    return False
+
+
+@inline
+def _sample(civil: int, row: np.ndarray, state: np.ndarray, plan: np.ndarray, q: np.ndarray, work: np.ndarray) -> None:
+    """The sample in `work[ROOT]` into q and `work[Z]`, through seasons and autoregressions where they are needed."""
+    take_roots(work[ROOT], state, plan, work[ROOT])
+    if plan[PERIODS] > 0:
+        take_season_out(work[ROOT], civil, row, state, plan, work[PX])
     if state[WHITENED] == 1:
         whiten_sample(work[ROOT], True, row, plan, work[X], work[PX])
     else:
         for j in range(plan[DIMS]):
             work[X, j] = work[ROOT, j]
     to_steps(work[X], row, plan, q, work[Z])
+
+
+@inline
+def _learn_season(
+    raw: np.ndarray,
+    civil: int,
+    row: np.ndarray,
+    shorts: np.ndarray,
+    state: np.ndarray,
+    plan: np.ndarray,
+    work: np.ndarray,
+) -> None:
+    """A sample into its slot; where a season is found the key warms up anew, without it."""
+    take_roots(raw, state, plan, work[ROOT])
+    ended = learn_season(work[ROOT], civil, row, shorts, state, plan, work[PHI_X], work[PZ])
+    if ended and state[PHASE] == ARMED and test_is_due(state, plan) and find_seasons(shorts, state, plan):
+        warm_up_again(row, state, plan)
 
 
 @inline
@@ -195,7 +290,8 @@ def _judge(
     f = ratio(row, state[ATOM_COUNT], Z, PHI_Z, plan, work, powers)
     if f < RATIO_FLOOR:
         counts[CLIPPED, i] = 1
-    answers[LOG_RATIO, i] = log(max(f, RATIO_FLOOR))
+    row[LAST_RATIO] = log(max(f, RATIO_FLOOR))
+    answers[LOG_RATIO, i] = row[LAST_RATIO]
     rank_fixed(row, shorts, state, stream, bet, time, q, plan, work)
     if state[COUNT] % 2 == 0:
         pick = below(stream, PICK, state[SEQ], state[T_SIZE])

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.detectors.bets import ONE_SIDED, TWO_SIDED
+from kstream_worker.detectors.volatility import VOL_TERMS
 from kstream_worker.detectors.whitening import AR_COV, AR_ORDER, AR_TERMS
 from kstream_worker.numerics.jit import inline
 
@@ -40,7 +41,16 @@ class Options(NamedTuple):
     spikes: bool = True
     transform: str = "auto"
     explained: bool = True
+    periods: tuple[int, ...] = ()  # of seasons, milliseconds
+    season_auto: bool = False  # they are taken out once they were found
 
+
+HARMONICS = 3  # of each period
+TERMS_PER_PERIOD = 2 * HARMONICS
+MAX_PERIODS = 3
+SLOTS_PER_PERIOD = 24  # of the shortest period
+SEASON_SLOTS = 504  # slots in which `auto` looks for seasons: three weeks of hours
+AUTO_PERIODS_MS = (86_400_000, 604_800_000)
 
 DEFAULTS = Options()
 ROOT_NONE, ROOT_AUTO, ROOT_ALL = range(3)
@@ -64,7 +74,9 @@ TWO_SIDED_LOCATORS = 5  # bets whose runs date a change: +b, -b, +u, -u, power o
 ONE_SIDED_LOCATORS = 2
 
 WARMING, ARMED, RAISED = 0, 1, 2
-NO_DEPENDENCE, AUTO, WHITEN = 0, 1, 2
+NO_DEPENDENCE, AUTO, WHITEN, THIN, BLOCKS = range(5)
+STATIONARY_SO_FAR, NOT_STATIONARY, TOLD = range(3)
+EVERY, CHANGES, THINNED, MEANS = range(4)  # which samples are ranked
 NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
 
 # Columns of the integer row (column 0 is the random stream).
@@ -89,9 +101,27 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     FAIR_FORMER,  # and in those that are used next
     FAIR_NEXT,  # number of blocks at which they are
     FAIR,  # 1 if any payoff is taken to vary more than independent ones do
+    KEEPING,  # which samples are ranked
+    STRIDE,  # samples of which one at least is ranked, where not all are
+    WAITED,  # samples since the last one that is ranked
+    VOLATILE,  # features whose innovations are divided by a predicted size
+    UNIT_ROOTS,  # features in which a unit root was not rejected
+    NEED,  # samples that the warm-up needs, once it is known that not all are ranked; 0 before
+    FIXED_SEQ,  # number of the sample up to which the tests of each kind are credited
+    LEARNED_SEQ,
+    MEANS_SEQ,
     ATOM_COUNT,
     PICKED,  # candidate, and which way it has moved
     PICKED_SIDE,
+    SEASONS,  # bit p: period p is taken out; seasons outlive alarms
+    SEASON_STARTED,  # 1 once its units are fixed
+    SEASON_FIRST,  # civil time of the first sample, milliseconds
+    SEASON_TESTED,  # slots that had been seen when seasons were last tested for
+    SLOT,  # the present slot, and its samples
+    SLOT_N,
+    SLOT_LATEST,  # newest slot of the history of seasons
+    RESTLESS,  # alarms in a row, each soon after an arming
+    STATIONARY,  # STATIONARY_SO_FAR, NOT_STATIONARY, or TOLD, once that was published
     BEST,  # column of the largest value after the last sample
     ALARM_TIME,  # event time of the last alarm, from which its escalation decays
     WARM_TIME,  # event time of the first sample of the present, or last, warm-up
@@ -100,17 +130,18 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     KEPT_SIZE,  # older samples that are remembered
     BLOCK_TIME,  # event time of the first sample of the present block
     BLOCK_SUM,  # first of d sums over the present block, in steps
-) = range(1, 32)
+) = range(1, 50)
 
-# Columns of the float row; the first OUTLIVING stay when all else is forgotten.
+# Columns of the float row; the first OUTLIVING stay when all else is forgotten, and so do seasons, behind HEADER.
 (
     RATE,  # samples per day in the last warm-up; 0 before, inf where its event times do not differ
     ESCALATION,  # natural logarithm of the factor on the threshold right after the last alarm
     GAIN,
     DIVERGENCE,
     FADED,
+    LAST_RATIO,  # log ratio of the last sample that was ranked
     HEADER,
-) = range(6)
+) = range(7)
 OUTLIVING = 2
 
 
@@ -119,7 +150,6 @@ class Layout(NamedTuple):
 
     dims: int
     warmup: int
-    test: int  # first part of the warm-up: tests of dependence only
     fixed: int  # columns of fixed scores: coordinates, radius, products
     columns: int  # fixed, d of block means, the learned one, sizes of single samples, the pick
     bets: int
@@ -146,7 +176,19 @@ class Layout(NamedTuple):
     atom_room: int
     length: int  # of the history, 0 where alarms are not explained
     kept_room: int
+    period: int  # milliseconds; 1 where there is none
+    period_2: int
+    period_3: int
+    periods: int
+    season_auto: int  # 1: periods are in use once they were found
+    season_terms: int
+    slot_ms: int
     # floats
+    season_center: int
+    season_scale: int
+    season_cov: int
+    season_coef: int
+    slot: int
     center: int
     scale: int
     raw_center: int
@@ -154,6 +196,9 @@ class Layout(NamedTuple):
     ring: int
     coef: int
     ar_cov: int
+    volatility: int
+    last: int  # the last sample that was ranked, or the mean of the present block
+    held: int  # 1.0 for each feature whose values are held
     origin: int
     history: int  # float32, relative to the origin
     kept: int  # float32, the same of older samples
@@ -183,7 +228,8 @@ class Layout(NamedTuple):
     h_bag: int
     t_ring: int
     s_bag: int
-    steps: int  # of the history; no warm-up lies there
+    steps: int  # of the history; no warm-up lies there nor behind
+    season_history: int  # means of slots
     shorts: int
     rooted: int  # of the integers: 1 for each feature whose square root is taken
     times: int  # of the history
@@ -200,7 +246,6 @@ class Layout(NamedTuple):
 (
     DIMS,
     WARMUP,
-    TEST,
     FIXED,
     COLUMNS,
     BETS,
@@ -225,6 +270,18 @@ class Layout(NamedTuple):
     ATOM_ROOM,
     LENGTH,
     KEPT_ROOM,
+    PERIOD,
+    PERIOD_2,
+    PERIOD_3,
+    PERIODS,
+    SEASON_AUTO,
+    SEASON_TERMS,
+    SLOT_MS,
+    AT_SEASON_CENTER,
+    AT_SEASON_SCALE,
+    AT_SEASON_COV,
+    AT_SEASON_COEF,
+    AT_SLOT,
     AT_CENTER,
     AT_SCALE,
     AT_RAW_CENTER,
@@ -232,6 +289,9 @@ class Layout(NamedTuple):
     AT_RING,
     AT_COEF,
     AT_AR_COV,
+    AT_VOLATILITY,
+    AT_LAST,
+    AT_HELD,
     AT_ORIGIN,
     AT_HISTORY,
     AT_KEPT,
@@ -261,13 +321,14 @@ class Layout(NamedTuple):
     AT_T_RING,
     AT_S_BAG,
     AT_STEPS,
+    AT_SEASON_HISTORY,
     SHORTS,
     AT_ROOTED,
     AT_TIMES,
     INTS,
     UPWARD,
     HIDDEN_TABLE,  # kind and features of each candidate, four entries each
-) = range(69)
+) = range(84)
 
 
 # Rows of the scratch matrix.
@@ -322,7 +383,6 @@ def bytes_by_part(dims: int, warmup: int, dependence: int, options: Options = DE
 
 def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple[Layout, dict[str, int]]:
     sizes = PROFILES[options.profile]
-    test = 0 if dependence == 0 else warmup * 2 // 3
     radius = 1 if dims > 1 else 0
     fixed = dims + radius + (dims * (dims - 1) // 2 if 2 <= dims <= MAX_PRODUCT_DIMS else 0)
     two_sided = fixed + dims
@@ -340,11 +400,8 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     parts: dict[str, int] = {}
     at = Cursor(8, parts)
     at.take(HEADER, "counters")
-    whitening = 0 if dependence == 0 else dims
-    center, scale = at.take(dims, "scales"), at.take(dims, "scales")
-    raw_center, raw_scale = at.take(whitening, "scales"), at.take(whitening, "scales")
-    ring, coef = at.take(whitening * AR_ORDER, "autoregressions"), at.take(whitening * AR_TERMS, "autoregressions")
-    ar_cov = at.take(whitening * AR_COV, "autoregressions")
+    seasons = _seasons(at, dims, options)
+    preparation = _prepared(at, dims, dependence)
     length, kept_room, origin, history, kept = _remembered(at, dims, sizes, options)
     union = at.here
     packed = sizes.atoms * (sizes.atoms + 1) // 2
@@ -364,16 +421,16 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     v_bag, h_bag = bags.take(v_rows * sizes.bag, "bag"), bags.take(dims * sizes.learned, "learned bag")
     t_ring, s_bag = bags.take(dims * sizes.learned, "reference ring"), bags.take(dims * sizes.slow, "bag of means")
     bags.take(-bags.here % 4, "bag of means")  # the warm-up's samples may lie there, as float64
-    more = warmup * dims - (at.here - union) - bags.here // 4
+    more = warmup * (dims + bool(options.periods)) - (at.here - union) - bags.here // 4
     at.take(max(0, more), "warm-up beyond the rest")
     steps = bags.take(length * dims, "history")
+    season_history = bags.take(dims * SEASON_SLOTS if options.season_auto else 0, "seasons")
     rooted, times = BLOCK_SUM + dims, BLOCK_SUM + 2 * dims
     parts["counters"] += 8 * times
     parts["history"] = parts.get("history", 0) + 8 * length
     layout = Layout(
         dims=dims,
         warmup=warmup,
-        test=test,
         fixed=fixed,
         columns=columns,
         bets=bets,
@@ -398,13 +455,6 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         atom_room=sizes.atoms,
         length=length,
         kept_room=kept_room,
-        center=center,
-        scale=scale,
-        raw_center=raw_center,
-        raw_scale=raw_scale,
-        ring=ring,
-        coef=coef,
-        ar_cov=ar_cov,
         origin=origin,
         history=history,
         kept=kept,
@@ -434,12 +484,54 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         t_ring=t_ring,
         s_bag=s_bag,
         steps=steps,
+        season_history=season_history,
         shorts=bags.here,
         rooted=rooted,
         times=times,
         ints=times + length,
+        **preparation,
+        **seasons,
     )
     return layout, parts
+
+
+def _seasons(at: Cursor, dims: int, options: Options) -> dict[str, int]:
+    """The periods and where the state of seasons begins, by field of the layout."""
+    periods = options.periods
+    features = dims if periods else 0
+    terms = 1 + TERMS_PER_PERIOD * len(periods) if periods else 0
+    first, second, third = (*periods, 1, 1, 1)[:MAX_PERIODS]
+    return {
+        "period": first,
+        "period_2": second,
+        "period_3": third,
+        "periods": len(periods),
+        "season_auto": int(options.season_auto),
+        "season_terms": terms,
+        "slot_ms": max(1, min(periods) // SLOTS_PER_PERIOD) if periods else 1,
+        "season_center": at.take(features, "seasons"),
+        "season_scale": at.take(features, "seasons"),
+        "season_cov": at.take(terms * (terms + 1) // 2, "seasons"),
+        "season_coef": at.take(features * terms, "seasons"),
+        "slot": at.take(features + bool(periods), "seasons"),
+    }
+
+
+def _prepared(at: Cursor, dims: int, dependence: int) -> dict[str, int]:
+    """Where that begins which samples pass through before they are ranked, by field of the layout."""
+    tested = 0 if dependence == NO_DEPENDENCE else dims
+    return {
+        "center": at.take(dims, "scales"),
+        "scale": at.take(dims, "scales"),
+        "raw_center": at.take(tested, "scales"),
+        "raw_scale": at.take(tested, "scales"),
+        "ring": at.take(tested * AR_ORDER, "autoregressions"),
+        "coef": at.take(tested * AR_TERMS, "autoregressions"),
+        "ar_cov": at.take(tested * AR_COV, "autoregressions"),
+        "volatility": at.take(tested * VOL_TERMS, "autoregressions"),
+        "last": at.take(tested, "choice of samples"),
+        "held": at.take(tested, "choice of samples"),
+    }
 
 
 def _remembered(at: Cursor, dims: int, sizes: Sizes, options: Options) -> tuple[int, int, int, int, int]:

@@ -8,16 +8,13 @@ from numpy.typing import NDArray
 from kstream_worker.detectors import report
 from kstream_worker.detectors.bets import BOTH, DIRECTION_NAMES, DOWN, TWO_SIDED, TWO_SIDED_DIRECTION, UP
 from kstream_worker.detectors.explanation import explain
+from kstream_worker.detectors.ranks_guarantee import guarantee_of
 from kstream_worker.detectors.ranks_layout import (
     BEST,
     EVEN_EVEN,
     EVEN_ODD,
-    HELD,
-    LEFT_OVER,
-    LEVELS_LEFT,
     PICKED,
     SEQ,
-    SQUARES_LEFT,
     TAIL_ENTRIES,
     WHITENED,
     Layout,
@@ -171,44 +168,8 @@ def guarantee_of_alarm(
     state: NDArray[np.int64], arl: float, layout: Layout, weights: NDArray[np.float64]
 ) -> report.Guarantee:
     """What may be said of the alarm that is being raised, with the reason."""
-    guarantee = guarantee_of(state, arl)
+    guarantee = guarantee_of(state, arl, layout)
     if guarantee.level != "exact_if_iid" or not layout.spikes <= state[BEST] < layout.hidden:
         return guarantee
     others = 1.0 - float(weights[layout.spikes : layout.hidden].sum())
     return report.Guarantee("approximate", SPIKES_REASON.format(others))
-
-
-def guarantee_of(state: NDArray[np.int64], arl: float) -> report.Guarantee:
-    """What may be said of a key, with the reason."""
-    if state[LEFT_OVER] == LEVELS_LEFT:
-        return report.Guarantee(
-            "none",
-            "The innovations of the fitted autoregressions were still serially dependent in the warm-up (Ljung-Box): "
-            "no rate of false alarms can be stated.",
-        )
-    if state[LEFT_OVER] == SQUARES_LEFT:
-        return report.Guarantee(
-            "none",
-            "The size of deviations was serially dependent in the warm-up (Ljung-Box test of squares; volatility comes "
-            "in clusters): no rate of false alarms can be stated.",
-        )
-    if state[WHITENED] == 1:
-        return report.Guarantee(
-            "approximate",
-            "Ranked are innovations of autoregressions, as the warm-up may be serially dependent or the setting asks "
-            f"for it: the mean number of samples to a false alarm is at least {arl:.12g} only as far as innovations "
-            "are independent and identically distributed.",
-        )
-    if state[HELD] == 1:
-        return report.Guarantee(
-            "approximate",
-            "The key was armed again after a held alarm with bags that keep samples from before that: the stated mean "
-            f"number of {arl:.12g} samples to a false alarm holds only as far as these no longer matter.",
-        )
-    return report.Guarantee(
-        "exact_if_iid",
-        "If the samples of the key are independent and identically distributed from the warm-up before its last arming "
-        f"on, the mean number of samples from arming to a false alarm is at least {arl:.12g}, and the probability of "
-        f"one within the first t of them is at most t/{2 * arl:.12g}, whatever the distribution, ties included. "
-        "Dependence between samples voids this.",
-    )

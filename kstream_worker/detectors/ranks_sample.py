@@ -18,9 +18,11 @@ from kstream_worker.detectors.ranks_layout import (
     AT_RING,
     AT_ROOTED,
     AT_SCALE,
+    AT_VOLATILITY,
     DIMS,
     V_ROWS,
 )
+from kstream_worker.detectors.volatility import MEAN_VARIANCE, VOL_TERMS, volatility_step
 from kstream_worker.detectors.whitening import AR_CLIP, AR_COV, AR_ORDER, AR_TERMS, ar_step
 from kstream_worker.models.scaling import quantile
 from kstream_worker.numerics.jit import inline
@@ -116,6 +118,8 @@ def whiten_sample(
 ) -> None:
     """out[j] <- innovation of feature j of a raw sample, which its autoregression then learns.
 
+    Where volatility comes in clusters it is in units of its predicted size.
+
     Args:
         raw: float64[>= d].
         full: whether eight samples came before it.
@@ -129,6 +133,6 @@ def whiten_sample(
         ring = plan[AT_RING] + j * AR_ORDER
         coef = plan[AT_COEF] + j * AR_TERMS
         cov = plan[AT_AR_COV] + j * AR_COV
-        out[j] = ar_step(
-            s, full, row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV], gain
-        )
+        e = ar_step(s, full, row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV], gain)
+        vol = plan[AT_VOLATILITY] + j * VOL_TERMS
+        out[j] = volatility_step(e, row[vol : vol + VOL_TERMS]) if row[vol + MEAN_VARIANCE] > 0.0 else e

@@ -134,6 +134,7 @@ def rank_spikes(
     bags: np.ndarray,
     state: np.ndarray,
     bet: bool,
+    credit: float,
     time: int,
     seq: int,
     q: np.ndarray,
@@ -146,6 +147,7 @@ def rank_spikes(
         bags: int16[rows, room], coordinates of the bag.
         state: the key's integers.
         bet: whether there are bets.
+        credit: samples since the last test.
         time: of the sample.
         seq: its number.
         q: int16[>= d + 1 + room], the sample in steps; behind d + 1 there is scratch.
@@ -163,20 +165,30 @@ def rank_spikes(
         if size > tail[EDGE]:
             p = log_p(size, bags[j, :n], tail)
             tail[LAST] = q[j]
-            _step(row, j, exp(_HALF - 0.5 * p), exp(_QUARTER - 0.75 * p), exp(_TENTH - 0.9 * p), seq, time, plan)
+            _step(
+                row, j, exp(_HALF - 0.5 * p), exp(_QUARTER - 0.75 * p), exp(_TENTH - 0.9 * p), credit, seq, time, plan
+            )
         else:
-            _step(row, j, _BELOW[0], _BELOW[1], _BELOW[2], seq, time, plan)
+            _step(row, j, _BELOW[0], _BELOW[1], _BELOW[2], credit, seq, time, plan)
 
 
 @inline
 def _step(
-    row: np.ndarray, j: int, first: float, second: float, third: float, seq: int, time: int, plan: np.ndarray
+    row: np.ndarray,
+    j: int,
+    first: float,
+    second: float,
+    third: float,
+    credit: float,
+    seq: int,
+    time: int,
+    plan: np.ndarray,
 ) -> None:
     at = plan[R_SPIKES] + SPIKE_BETS * j
     R = singles(row, plan[AT_R], at + SPIKE_BETS)
-    a = (R[at] + 1.0) * first
-    b = (R[at + 1] + 1.0) * second
-    c = (R[at + 2] + 1.0) * third
+    a = (R[at] + credit) * first
+    b = (R[at + 1] + credit) * second
+    c = (R[at + 2] + credit) * third
     R[at] = a
     R[at + 1] = b
     R[at + 2] = c

@@ -42,7 +42,7 @@ from kstream_worker.detectors.thresholds import WEEK_MS, escalator
 from kstream_worker.records import FloatMatrix, Transition
 
 KIND = "reference"
-ROW = 3  # of what the numbers of a row mean: snapshots of other rows are refused
+ROW = 4  # of what the numbers of a row mean: snapshots of other rows are refused
 MIN_SAMPLES, MAX_SAMPLES = 20, 2000
 _FIRST_TIME, _LAST_TIME = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kstream_worker.detectors.dependence import RAW, SQUARES, critical
 from kstream_worker.detectors.ranking import place
 from kstream_worker.detectors.ranks_arming import fit_scales, start_learning, take_samples
 from kstream_worker.detectors.ranks_layout import (
@@ -28,12 +29,12 @@ from kstream_worker.detectors.ranks_layout import (
 )
 from kstream_worker.detectors.ranks_sample import clip_raw, to_steps
 from kstream_worker.detectors.reference_layout import LEFT_OVER
-from kstream_worker.detectors.whitening import chi_square_tail, clipped_squares, ljung_box
+from kstream_worker.detectors.whitening import clipped_squares, ljung_box
 from kstream_worker.models import scaling
 from kstream_worker.numerics.jit import inline, jit
 
 LEVELS_LEVEL = 0.01  # of a false claim that samples are dependent; it costs a word, the opposite error a promise
-SQUARES_LEVEL = 0.0001
+SQUARES_LEVEL = 0.01
 
 
 @jit
@@ -78,9 +79,9 @@ def _left_over(samples: np.ndarray, n: int, d: int) -> int:
         center, scale = scaling.center_and_scale(work, n)
         for i in range(n):
             values[i] = clip_raw(samples[i * d + j], center, scale)
-        if chi_square_tail(ljung_box(values, n)) < LEVELS_LEVEL / d:
+        if ljung_box(values, n) > critical(RAW, n, LEVELS_LEVEL / d):
             return LEVELS_LEFT
         clipped_squares(values, n, work)
-        if chi_square_tail(ljung_box(values, n)) < SQUARES_LEVEL / d:
+        if ljung_box(values, n) > critical(SQUARES, n, SQUARES_LEVEL / d):
             found = SQUARES_LEFT
     return found

@@ -67,7 +67,6 @@ def make_layout(dims: int, samples: int) -> Layout:
         dims, samples, NO_DEPENDENCE, Options(spikes=False, transform="none", explained=False)
     )
     return layout._replace(
-        test=0,
         fixed=fixed,
         columns=fixed + 1,
         bets=bets,

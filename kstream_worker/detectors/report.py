@@ -57,8 +57,7 @@ class Crossing(NamedTuple):
     explanation: Explanation | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Guarantee:
+class Guarantee(NamedTuple):
     """`exact_if_iid`, `approximate` or `none`, with the reason in words for people."""
 
     level: str
@@ -149,17 +148,17 @@ def raised(
     )
 
 
-def cleared(
-    *, row: int, slot: int, seq: int, reason: str, time: int, standing: Standing, guarantee: Guarantee
+def told(
+    *, kind: str, row: int, slot: int, seq: int, reason: str, time: int, standing: Standing, guarantee: Guarantee
 ) -> Transition:
-    """The transition of an alarm that is over: `rearmed` or `forgotten`.
+    """The transition of an alarm that is `cleared`, or a `notice`.
 
-    It has no evidence, direction or features; `change_seq` and `change_time` name the sample that ended it.
+    It has no evidence, direction or features; `change_seq` and `change_time` name the sample at which it came about.
     """
     return Transition(
         row=row,
         slot=slot,
-        kind="cleared",
+        kind=kind,
         reason=reason,
         seq=seq,
         evidence=0.0,

@@ -21,7 +21,7 @@ class Walk(NamedTuple):
     """A compiled walk, which stops at every event of a key.
 
     Attributes:
-        kernel: of (first row, slots, y, times, floats, ints, shorts, *given, rule, counts, answers, *scratch); the
+        kernel: of (first row, slots, y, *clocks, floats, ints, shorts, *given, rule, counts, answers, *scratch); the
             first event, and its row.
         given: what is the same for all keys.
         scratch: room to work in.
@@ -100,9 +100,10 @@ class StreamBank(AlarmBank):
         answers = np.full((4, n), np.nan)
         answers[EVIDENCE] = 0.0
         transitions: list[Transition] = []
+        clocks = self._clocks(times)
         at = 0
         while True:
-            event, at = self._walk(at, slots, y, times, counts, answers)
+            event, at = self._walk(at, slots, y, clocks, counts, answers)
             if event == FINISHED:
                 break
             at, transition = self._take(event, at, int(slots[at]), float(answers[EVIDENCE, at]))
@@ -119,12 +120,16 @@ class StreamBank(AlarmBank):
             int(counts[CLIPPED].sum()),
         )
 
+    def _clocks(self, times: IntColumn) -> tuple[IntColumn, ...]:
+        """The times that the walk takes."""
+        return (times,)
+
     def _walk(
         self,
         at: int,
         slots: IntColumn,
         y: FloatMatrix,
-        times: IntColumn,
+        clocks: tuple[IntColumn, ...],
         counts: NDArray[np.int64],
         answers: NDArray[np.float64],
     ) -> tuple[int, int]:
@@ -132,7 +137,7 @@ class StreamBank(AlarmBank):
         kernel, given, scratch = self._compiled
         rows = self._slots
         state = rows.floats, rows.ints, rows.shorts
-        return kernel(at, slots, y, times, *state, *given, self._rule, counts, answers, *scratch)
+        return kernel(at, slots, y, *clocks, *state, *given, self._rule, counts, answers, *scratch)
 
     @abstractmethod
     def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:

@@ -1,18 +1,18 @@
 """Serial dependence of a warm-up, and autoregressions that take it out.
 
-The test is that of Ljung and Box (1978) with 10 lags: Q = n (n + 2) sum_k r_k^2 / (n - k), compared with the
-chi-square law of 10 degrees of freedom, whose upper tail has a closed form. Whitening fits, feature by feature, z_t
-on (1, z_{t-1}, ..., z_{t-8}) by recursive least squares without forgetting; what goes on is the innovation, predicted
-before the sample is learned.
+The test is that of Ljung and Box (1978) with 10 lags: Q = n (n + 2) sum_k r_k^2 / (n - k); `dependence` has its
+critical values. Whitening fits, feature by feature, z_t on (1, z_{t-1}, ..., z_{t-8}) by recursive least squares
+without forgetting; what goes on is the innovation, predicted before the sample is learned.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from kstream_worker.models.scaling import quantile
 from kstream_worker.numerics.jit import inline
-from kstream_worker.numerics.math import exp
 
 AR_ORDER = 8
 AR_TERMS = AR_ORDER + 1
@@ -48,13 +48,6 @@ def ljung_box(x: np.ndarray, n: int) -> float:
         r = product / power
         q += r * r / (n - lag)
     return n * (n + 2.0) * q
-
-
-@inline
-def chi_square_tail(q: float) -> float:
-    """P(chi-square with 10 degrees of freedom > q) = e^(-h) sum_{k<5} h^k / k!, h = q / 2."""
-    h = 0.5 * q
-    return exp(-h) * (1.0 + h * (1.0 + h / 2.0 * (1.0 + h / 3.0 * (1.0 + h / 4.0))))
 
 
 @inline
@@ -142,3 +135,36 @@ def _learn(innovation: float, ring: np.ndarray, coef: np.ndarray, cov: np.ndarra
         for j in range(i + 1):
             cov[at + j] -= a * gain[j]
         at += i + 1
+
+
+@inline
+def unit_root_t(coef: np.ndarray, cov: np.ndarray, innovations: np.ndarray, n: int) -> float:
+    """Dickey and Fuller's statistic: (sum of lag coefficients - 1) in units of its standard error.
+
+    An autoregression of order 8 written in differences has that sum, less 1, as the coefficient of the level.
+
+    Args:
+        coef: float64[9], learned.
+        cov: float64[45], P.
+        innovations: float64[>= n], the last ones.
+        n: how many.
+
+    Returns:
+        the statistic; minus infinity where innovations are all 0 (a constant series is stationary).
+    """
+    power = 0.0
+    for i in range(n):
+        power += innovations[i] * innovations[i]
+    total = -1.0
+    spread = 0.0
+    for i in range(1, AR_TERMS):
+        total += coef[i]
+        at = i * (i + 1) // 2
+        for j in range(1, i):
+            spread += 2.0 * cov[at + j]
+        spread += cov[at + i]
+    variance = spread * power / n
+    if variance <= 1e-24:
+        return -math.inf
+    result: float = total / math.sqrt(variance)
+    return result

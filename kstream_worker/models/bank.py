@@ -310,6 +310,10 @@ class SlotBank:
         """
         self._slots.free(slot)
 
+    def guarantee(self, slot: int) -> tuple[str, str] | None:  # noqa: ARG002
+        """None: there are no alarms."""
+        return None
+
     def snapshot(self, slot: int) -> bytes:
         """All of the slot's state as bytes.
 

@@ -97,19 +97,22 @@ def _look_inside(bank: Bank, model: bytes, dims: int, x_dims: int | None) -> Map
     slot = bank.allocate(b"")
     try:
         bank.restore(slot, model)
-        raised = bank.raised(slot)
+        raised, guarantee = bank.raised(slot), bank.guarantee(slot)
         x = None if x_dims is None else np.zeros((1, x_dims))
         at = np.array([slot], dtype=np.int64)
         scores = bank.update(at, x, np.zeros((1, dims)), np.zeros(1, dtype=np.int64))
     finally:
         bank.free(slot)
     divergence = float(scores.divergence[0])
-    return {
+    said: dict[str, object] = {
         "state": STATE_NAMES[int(scores.state[0])],
         "seq": int(scores.seq[0]) - 1,
         "divergence": divergence if np.isfinite(divergence) else None,
         "raised": raised,
     }
+    if guarantee is not None and said["state"] != "warming":
+        said |= {"guarantee": guarantee[0], "guarantee_reason": guarantee[1]}
+    return said
 
 
 def _header(value: bytes) -> Header | None:

@@ -8,7 +8,7 @@ All names begin with `kstream_worker_`:
                 missing_values_total                    values that accepted samples lack
                 scored_samples_total                    samples or pairs that went through the models
                 clipped_ratios_total                    ratio estimates set to the floor before the logarithm
-                alarm_transitions_total{kind}           alarms raised and cleared
+                alarm_transitions_total{kind}           alarms raised and cleared, and notices
                 published_records_total{kind}           committed estimates, alarms and dead letters
                 state_snapshots_total                   snapshots and tombstones committed to the state topic
                 state_snapshot_bytes_total              their bytes
@@ -89,7 +89,9 @@ COUNTERS = {
     "missing_values": Description("Values that accepted samples lack, of models that take such samples."),
     "scored_samples": Description("Samples or pairs that went through the models."),
     "clipped_ratios": Description("Ratio estimates set to the floor before the logarithm."),
-    "alarm_transitions": Description("Alarms raised and cleared.", ("kind",), known=("raised", "cleared")),
+    "alarm_transitions": Description(
+        "Alarms raised and cleared, and notices.", ("kind",), known=("raised", "cleared", "notice")
+    ),
     "published_records": Description(
         "Records committed to the outputs.", ("kind",), known=("estimate", "alarm", "dead_letter")
     ),
@@ -225,7 +227,7 @@ class Metrics(Telemetry, Collector):
         self._observe("evidence_ratio", values / threshold)
 
     def transition(self, kind: str) -> None:
-        """One alarm `raised` or `cleared`."""
+        """One alarm `raised` or `cleared`, or one `notice`."""
         self._add("alarm_transitions", 1, kind)
 
     def stage_seconds(self, stage: str, seconds: float) -> None:

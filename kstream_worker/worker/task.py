@@ -382,7 +382,7 @@ class Task:
             details = _details(offset, time_ms, transition)
             self.ledger.alarms[key] = details
             self._board.raise_alarm(name, {"partition": self.partition.partition, **details})
-        elif self.ledger.alarms.pop(key, None) is not None:
+        elif transition.kind == "cleared" and self.ledger.alarms.pop(key, None) is not None:
             self._board.clear_alarm(name)
         if offset >= self.ledger.live_from:
             self._telemetry.transition(transition.kind)

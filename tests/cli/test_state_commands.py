@@ -86,11 +86,14 @@ def test_show_tells_what_is_kept_of_a_key(jobs: Jobs, shown: Shown) -> None:
     said = json.loads(shown()[0])
     assert (said["partition"], said["position"], said["seq"]) == (0, snapshot.position, 100)
     assert said["raised"] is True
+    assert "guarantee" not in said  # it warms up again
     assert said["alarm"]["direction"] == "up"
     assert said["model_bytes"] == len(snapshot.model)
     assert state(job, "show", base64.b64encode(b"pump-1").decode(), "--base64") == 0
     lines = dict(line.split(None, 1) for line in shown()[0].splitlines())
     assert (lines["key"], lines["partition"], lines["state"], lines["seq"]) == ("pump-1", "1", "armed", "100")
+    assert lines["guarantee"] == "exact_if_iid"
+    assert "at least 10000" in lines["guarantee_reason"]
 
 
 def test_show_of_a_key_that_is_not_there_is_1(jobs: Jobs, shown: Shown) -> None:

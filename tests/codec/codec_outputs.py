@@ -136,6 +136,8 @@ def example_messages() -> dict[str, Messages]:
     found["alarm_forgotten"] = encoder.alarm(INPUT, b"\x00\xff", 1050, -1, -1, transition_of("cleared"), NOW_MS)
     expired = transition_of("cleared", "expired")
     found["alarm_expired"] = encoder.alarm(INPUT, b"pump-8", 1055, *times, expired, NOW_MS, 1)
+    notice = transition_of("notice", "not_stationary")
+    found["alarm_notice"] = encoder.alarm(INPUT, b"pump-9", 1056, *times, notice, NOW_MS)
     batch = make_batch([b'{"values":{"temp":"21.5"}}'], first=1060)
     batch.headers[0] = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
     rejects = Rejects([0], ["not_a_number"], ["values.temp: expected a number, found text '21.5'"])

@@ -270,6 +270,15 @@ def test_wrong_values_say_what_was_expected(path: str, value: object, message: s
         ({"bus.kind": "files", "bus.files.inputs": "a", "bus.files.key_column": "k"}, "needs `bus.files.format` csv"),
         ({"bus.kind": "files", "bus.files.inputs": "a", "input.format": "msgpack"}, "`input.format` must be json"),
         (
+            {"pairing.mode": "explicit", "input.x": ["a", "b"], "detector.period": "1d"},
+            "`detector.period` needs `pairing.mode` stream",
+        ),
+        ({"model.kind": "olrsc", "detector.period": "1d"}, "`detector.period` has no effect"),
+        ({"detector.period": ["1d", "auto"]}, "takes durations such as 1d and 7d, or auto alone"),
+        ({"detector.period": "1d", "detector.dependence": "thin"}, "needs `detector.dependence` auto or whiten"),
+        ({"detector.time_zone": "Europe/Berlin"}, "`detector.time_zone` serves seasons alone"),
+        ({"bus.kind": "files", "bus.files.inputs": "a", "detector.period": "1d"}, "bind `input.timestamp`"),
+        (
             {"pairing.mode": "explicit", "input.x": ["a", "b"], "detector.dependence": "whiten"},
             "whiten needs `pairing.mode` stream",
         ),
@@ -279,7 +288,7 @@ def test_wrong_values_say_what_was_expected(path: str, value: object, message: s
         ({"pairing.mode": "reference", "model.alpha": 0.3}, "fixed in `pairing.mode` reference"),
         ({"pairing.mode": "reference", "detector.warmup": 300}, "`reference.samples` says what a key learns"),
         ({"pairing.mode": "reference", "detector.profile": "compact"}, "`detector.profile` has no effect"),
-        ({"pairing.mode": "reference", "detector.dependence": "whiten"}, "a frozen reference is not whitened"),
+        ({"pairing.mode": "reference", "detector.dependence": "block"}, "a frozen reference is tested for"),
         ({"pairing.mode": "reference", "reference.start": "2026-01-01"}, "`reference.start`: the time has no zone"),
         ({"pairing.mode": "reference", "reference.end": "soon"}, "`reference.end`: expected a time in ISO 8601"),
         (

@@ -109,6 +109,16 @@ BANKS: dict[str, Case] = {
         False,
         lambda: RankBank(DIMS, arl=20.0, warmup=60),
     ),
+    "ranks-season": Case(
+        lambda seed: RankBank(DIMS, arl=20.0, warmup=60, dependence="whiten", period=(30_000, 70_000), seed=seed),
+        False,
+        lambda: RankBank(DIMS, arl=20.0, warmup=60, dependence="whiten", period=(30_000,)),
+    ),
+    "ranks-block": Case(
+        lambda seed: RankBank(DIMS, arl=20.0, warmup=60, dependence="block", seed=seed),
+        False,
+        lambda: RankBank(DIMS, arl=20.0, warmup=60, dependence="thin"),
+    ),
     "reference": Case(
         lambda seed: ReferenceBank(DIMS, arl=20.0, samples=60, delta=0.4, dead_time_ms=9000, seed=seed),
         False,

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from kstream_worker.detectors import bets, ranking
 from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.detectors.ranks_layout import ARMED, PHASE, column_weights, make_layout
-from kstream_worker.detectors.whitening import chi_square_tail, ljung_box
 from kstream_worker.numerics.jit import jit
 from kstream_worker.numerics.random import stream_of, uniform
 from kstream_worker.records import Scores, Transition
@@ -144,21 +143,6 @@ def test_ranks_of_the_reference() -> None:
         ranking.place(bag, m, 3, size, given["removal"][t], q)
         size = min(size + 1, m)
     np.testing.assert_array_equal(bag[: 2 * m].reshape(2, m).T / ranking.STEPS, expected["final_bag"])
-
-
-def test_the_tail_of_chi_square() -> None:
-    from scipy.stats import chi2
-
-    for q in (0.0, 3.0, 13.44, 29.6, 80.0):
-        assert chi_square_tail(q) == pytest.approx(chi2.sf(q, 10), rel=1e-12)
-
-
-def test_the_test_of_dependence_has_about_its_level() -> None:
-    rng = np.random.default_rng(5)
-    share = np.mean([chi_square_tail(ljung_box(rng.normal(size=400), 400)) < 0.1 for _ in range(600)])
-    assert 0.06 < share < 0.14
-    assert chi_square_tail(ljung_box(autoregressive(400, 1, 0.6, 1)[:, 0], 400)) < 1e-3
-    assert ljung_box(np.full(400, 7.25), 400) == 0.0
 
 
 # --- exactness ---------------------------------------------------------------------------------------------------

@@ -93,6 +93,10 @@ class TinyBank:
         """Whether the alarm is up."""
         return bool(self._rows[slot][2])
 
+    def guarantee(self, slot: int) -> tuple[str, str] | None:
+        """None: nothing is stated."""
+        return None
+
     def snapshot(self, slot: int) -> bytes:
         """The row and its checksum."""
         row = np.array(tuple(self._rows[slot]), dtype=_ROW).tobytes()
