@@ -12,7 +12,7 @@ from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.models.cme import kernel
 from kstream_worker.models.cme.arming import arm
 from kstream_worker.models.cme.kernel import FIXED_COLUMNS, INTS, PER_SCORE, SCORES, Plan
-from kstream_worker.models.cme.layout import RLS, Operator, check_forgetting, lay_out, make_work
+from kstream_worker.models.cme.layout import RLS, ROW, Operator, check_forgetting, lay_out, make_work
 from kstream_worker.models.contract import Column, Estimates, Features, Shape
 from kstream_worker.records import FloatMatrix, IntColumn
 
@@ -64,6 +64,7 @@ class CmeModel(SlotBank):
         self._scratch = kernel.make_scratch(self._op)
         self._work = make_work(self._op)
         settings = {
+            "row": ROW,
             "x": len(x_names),
             "y": len(y_names),
             "atoms": self._op.room,

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from kstream_worker.models.cme.layout import OPERATOR_INTS, RLS, Operator, lay_out
 
+ROW = 2  # of what the numbers of a row mean: snapshots of other rows are refused
+
 # Columns of the int64 row; 0 is the key's random stream number (nothing here draws).
 PHASE = 1
 SEQ = 2  # pairs of this key so far

@@ -21,6 +21,7 @@ from kstream_worker.models.koopman.layout import (
     FULL,
     OPERATOR,
     PHASE,
+    ROW,
     SCORES,
     make_plan,
     make_scratch,
@@ -93,6 +94,7 @@ class KoopmanModel(SlotBank):
         self._spectrum = make_workspace(room)
         self._columns = _columns(self.names, modes, horizons)
         settings = {
+            "row": ROW,
             "dims": len(names),
             "atoms": room,
             "warmup": warmup,
