@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
+from kstream_worker.models.cme.judge import SCORES
 from kstream_worker.models.cme.layout import ATOMS, check_forgetting, make_work
 from kstream_worker.models.contract import Column, Estimates, Features, Shape
 from kstream_worker.models.koopman.arming import arm
@@ -22,7 +23,6 @@ from kstream_worker.models.koopman.layout import (
     OPERATOR,
     PHASE,
     ROW,
-    SCORES,
     make_plan,
     make_scratch,
 )
