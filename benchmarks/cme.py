@@ -60,7 +60,14 @@ def alarms(path: np.ndarray, dependence: str = "auto", arl: float = ARL) -> tupl
     names = tuple(f"f{j}" for j in range(d))
     model = CmeModel(names, names)
     watch = RankBank(
-        len(model.watched), feature_names=model.watched, arl=arl, dependence=dependence, alternative="greater"
+        len(model.watched),
+        feature_names=model.watched,
+        arl=arl,
+        dependence=dependence,
+        alternative="greater",
+        spikes=False,
+        transform="none",
+        explained=False,
     )
     slots = np.array([model.allocate(b"%d" % i) for i in range(streams)])
     watched = np.array([watch.allocate(b"%d" % i) for i in range(streams)])

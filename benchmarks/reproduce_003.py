@@ -260,7 +260,8 @@ def changed(streams: int, seed: int) -> dict[str, np.ndarray]:
 def first_alarms(scores: np.ndarray, names: tuple[str, ...]) -> list[list[int]]:
     """Pairs of the alarms of each stream, by the detector that the worker puts behind a model."""
     n, streams, _ = scores.shape
-    bank = RankBank(len(names), feature_names=names, arl=ARL, alternative="greater")
+    options = {"spikes": False, "transform": "none", "explained": False}  # as the worker has them
+    bank = RankBank(len(names), feature_names=names, arl=ARL, alternative="greater", **options)  # type: ignore[arg-type]
     found: list[list[int]] = []
     for k in range(streams):
         slots = np.full(n, bank.allocate(str(k).encode()))

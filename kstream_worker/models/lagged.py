@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kstream_worker.models.bank import SlotArrays, SlotMap, fingerprint_of, seal, unseal
 from kstream_worker.models.contract import Column, Estimates, Features, Model
@@ -102,15 +103,24 @@ class Lagged:
 
         Raises:
             ValueError: a shape does not fit, a slot is not allocated, or a value is not finite; nothing has changed.
+                Whatever else the inner model raises: no sample of the batch is held.
         """
         if x is not None:
             raise ValueError("x must be None: pairs are made of the key's own samples y")
         slots, y, times = self._slots.check_samples(slots, y, times, self._dims, missing=self._missing)
+        rows, at = np.unique(slots, return_inverse=True)
+        floats, ints = self._slots.floats[rows], self._slots.ints[rows]  # copies: held once taken
         before = np.zeros_like(y)
         paired = np.zeros(len(slots), dtype=np.bool_)
-        pair_up(
-            slots, y, times, self._slots.floats, self._slots.ints, self._dims, self._lag, self._max_gap, before, paired
-        )
+        pair_up(at, y, times, floats, ints, self._dims, self._lag, self._max_gap, before, paired)
+        answer = self._ask(slots, before, y, times, paired)
+        self._slots.floats[rows], self._slots.ints[rows] = floats, ints
+        return answer
+
+    def _ask(
+        self, slots: IntColumn, before: FloatMatrix, y: FloatMatrix, times: IntColumn, paired: NDArray[np.bool_]
+    ) -> Estimates:
+        """The inner model's answers for samples that have a predecessor, NaN for the others."""
         inner = self._inner.all(slots)
         if paired.all():
             return self._model.update(inner, before, y, times)
@@ -167,7 +177,7 @@ def pair_up(
     """Walk samples: give each its predecessor, and hold it for the one k after it.
 
     Args:
-        slots: int64[n].
+        slots: int64[n], rows of `floats` and `ints`.
         y: float64[n, dims].
         times: int64[n].
         floats: float64[slots, lag * dims], the samples held, a ring.

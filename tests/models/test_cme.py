@@ -68,7 +68,7 @@ def test_scores_begin_when_learning_is_over_and_rise_when_the_dynamics_change() 
     assert np.abs(scores[600:1500].mean(axis=0)).max() < 0.15
     assert scores[600:1500].std(axis=0) == pytest.approx([1.0, 1.0], rel=0.25)
     assert scores[1500:1600, 0].mean() > 1.0
-    assert scores[1540:1600, 1].mean() > 0.5
+    assert scores[1520:1600, 1].mean() > 0.35
 
 
 def test_drivers_name_the_output_that_misfits() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import reference_vectors as vectors
 
-from kstream_worker.models.cme import kernel, operator, worth
+from kstream_worker.models.cme import judge, kernel, operator, worth
 from kstream_worker.models.cme.layout import ATOMS, RLS, SGD, Operator, Work, lay_out, make_work
 from kstream_worker.models.cme.triangle import append_row, delete_row, row_start, solve_lower
 from kstream_worker.numerics.jit import jit
@@ -36,10 +36,10 @@ class Run:
     """One operator in the bank's walk over given pairs, nothing scaled, and what a dense computation needs of it."""
 
     def __init__(self, x_dims: int, y_dims: int, sigma: tuple[float, float], epsilon: float, room: int, **settings):
-        at = np.cumsum([0, 2 * x_dims, 2 * y_dims, 2, 2 * y_dims, y_dims, kernel.SCORES * kernel.PER_SCORE]).tolist()
-        extra = 2 * y_dims + kernel.SCORES * kernel.PER_SCORE
-        self.op = lay_out(at[6], x_dims, y_dims, room, extra=extra, matrices=2, **settings)
-        self.sigma, self.plan = sigma, kernel.Plan(20, 10**9, epsilon, 1.0, 1.0, 0.02, *at, self.op.end)
+        at = np.cumsum([0, 2 * x_dims, 2 * y_dims, 2, 2 * y_dims, y_dims, judge.state_size(x_dims, y_dims)]).tolist()
+        extra = 2 * y_dims + judge.SCORES * judge.PER_SCORE
+        self.op = lay_out(at[6], x_dims, y_dims, room, extra=extra, **settings)
+        self.sigma, self.plan = sigma, kernel.Plan(20, 10**9, epsilon, 1.0, 1.0, *at, self.op.end)
         self.floats, self.ints = np.zeros((1, self.op.end)), np.zeros((1, kernel.INTS), dtype=np.int64)
         self.row, self.state = self.floats[0], self.ints[0, kernel.OPERATOR :]
         self.row[x_dims : 2 * x_dims] = 1.0
@@ -51,7 +51,7 @@ class Run:
     def feed(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Atoms in use, innovation, HS norm, each before the pair."""
         n, dy = len(x), self.op.y_dims
-        values, scores = np.full((n, 2 * dy + kernel.FIXED_COLUMNS), np.nan), np.full((n, kernel.SCORES), np.nan)
+        values, scores = np.full((n, 2 * dy + kernel.FIXED_COLUMNS), np.nan), np.full((n, judge.SCORES), np.nan)
         slots = np.zeros(n, dtype=np.int64)
         end = kernel.walk(
             0, self.plan, self.op, self.floats, self.ints, slots, x, y, self.scratch, self.work, values, scores
@@ -73,10 +73,9 @@ class Run:
         lower[np.tril_indices(self.m)] = self.row[at : at + row_start(self.m)]
         return lower
 
-    def matrix(self, which: int = 0) -> np.ndarray:
+    def matrix(self) -> np.ndarray:
         rows = self.op.room + self.op.extra
-        at = self.op.at_matrices + which * rows * self.op.room
-        return self.row[at : at + rows * self.op.room].reshape(rows, self.op.room)
+        return self.row[self.op.at_matrix :][: rows * self.op.room].reshape(rows, self.op.room)
 
     def whiten(self, at: int, points: np.ndarray, sigma: float, side: int) -> np.ndarray:
         lower = self.factor(at)
@@ -85,11 +84,11 @@ class Run:
         values[kept] = np.linalg.solve(lower[np.ix_(kept, kept)], gaussian(self.atoms()[side][kept], points, sigma))
         return values
 
-    def embedding(self, x: np.ndarray, y: np.ndarray, which: int = 0) -> np.ndarray:
+    def embedding(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """(U phi(x_i))(y_j), y_j by rows."""
         p = self.whiten(self.op.at_lx, x, self.sigma[0], 0)
         q = self.whiten(self.op.at_ly, y, self.sigma[1], 1)
-        return q.T @ self.matrix(which)[: self.m, : self.m] @ p
+        return q.T @ self.matrix()[: self.m, : self.m] @ p
 
 
 def gaussian(a: np.ndarray, b: np.ndarray, sigma: float) -> np.ndarray:
@@ -156,7 +155,6 @@ def test_a_deleted_atom_leaves_the_projection_of_the_operator() -> None:
     for i in (0, 5, 19):
         run = Run(2, 2, (0.7, 0.6), 0.05, 20, gain=SGD)
         run.feed(x, y)
-        run.matrix(1)[:20] = np.random.default_rng(1).normal(size=(20, 20))
         m = run.m
         assert m == 20
         worths = np.zeros(m)
@@ -164,24 +162,19 @@ def test_a_deleted_atom_leaves_the_projection_of_the_operator() -> None:
         stay = np.arange(m) != i
         ax, ay = (atoms.copy() for atoms in run.atoms())
         gx, gy = gaussian(ax, ax, 0.7), gaussian(ay, ay, 0.6)
-        projected = []
-        for which in (0, 1):
-            u = run.matrix(which)[:m, :m]
-            dense = np.linalg.solve(run.factor(run.op.at_ly).T, u) @ np.linalg.inv(run.factor(run.op.at_lx))
-            left = np.linalg.solve(gy[np.ix_(stay, stay)], gy[stay])
-            right = np.linalg.solve(gx[np.ix_(stay, stay)], gx[stay])
-            small = left @ dense @ right.T
-            lost = dense.copy()
-            lost[np.ix_(stay, stay)] -= small
-            projected.append(small)
-            if which == 0:
-                assert worths[i] == pytest.approx(np.sqrt(np.trace(lost.T @ gy @ lost @ gx)), rel=1e-6)
+        dense = np.linalg.solve(run.factor(run.op.at_ly).T, run.matrix()[:m, :m])
+        dense = dense @ np.linalg.inv(run.factor(run.op.at_lx))
+        left = np.linalg.solve(gy[np.ix_(stay, stay)], gy[stay])
+        right = np.linalg.solve(gx[np.ix_(stay, stay)], gx[stay])
+        projected = left @ dense @ right.T
+        lost = dense.copy()
+        lost[np.ix_(stay, stay)] -= projected
+        assert worths[i] == pytest.approx(np.sqrt(np.trace(lost.T @ gy @ lost @ gx)), rel=1e-6)
         drop(run.op, run.row, run.state, i, run.work)
         assert np.array_equal(run.atoms()[0], ax[stay])
         probe = x[:9] + 0.1, y[:9] - 0.1
-        for which in (0, 1):
-            expected = gaussian(probe[1], ay[stay], 0.6) @ projected[which] @ gaussian(ax[stay], probe[0], 0.7)
-            assert np.abs(run.embedding(*probe, which) - expected).max() < 1e-7
+        expected = gaussian(probe[1], ay[stay], 0.6) @ projected @ gaussian(ax[stay], probe[0], 0.7)
+        assert np.abs(run.embedding(*probe) - expected).max() < 1e-7
 
 
 def test_least_squares_forget_a_deleted_feature_as_if_it_had_never_been() -> None:
@@ -234,7 +227,7 @@ def test_a_full_dictionary_replaces_the_atom_that_holds_least() -> None:
     run.feed(x, y)
     assert run.m == 24
     assert run.state[3] > 0  # replaced
-    held = run.row[run.op.at_worth : run.op.at_matrices]
+    held = run.row[run.op.at_worth : run.op.at_matrix]
     held[:] = 1.0
     least, turn = 7, 3
     held[[9, least, turn]] = 0.05, 0.05, 0.01  # that of atom 3 is measured anew first

@@ -64,7 +64,7 @@ def test_modes_and_forecasts_are_those_of_dense_arithmetic() -> None:
         return np.asarray(np.exp(gain * ((p[:, None] - q[None]) ** 2).sum(axis=2)))
 
     lx, ly = (np.linalg.cholesky(kernel(atoms, atoms)) for atoms in (x_atoms, y_atoms))
-    learned = row[op.at_matrices : op.at_matrices + (op.room + 6) * op.room].reshape(op.room + 6, op.room)
+    learned = row[op.at_matrix : op.at_matrix + (op.room + 6) * op.room].reshape(op.room + 6, op.room)
     operator, step = learned[:m, :m], learned[op.room : op.room + 2, :m]
     cross = np.linalg.solve(ly, np.linalg.solve(lx, kernel(y_atoms, x_atoms).T).T)
     koopman = operator.T @ cross
@@ -212,7 +212,7 @@ def test_an_operator_that_expands_does_not_overflow_over_a_long_horizon() -> Non
     model = KoopmanModel(("a", "b"), warmup=60, horizon=1000)
     slot, _, _ = run(model, z)
     plan, row = model._plan, model.slots.floats[slot]
-    row[plan.op.at_matrices : plan.op.at_matrices + plan.op.room**2] *= 5.0
+    row[plan.op.at_matrix : plan.op.at_matrix + plan.op.room**2] *= 5.0
     model._refresh(slot)
     assert np.isfinite(row[plan.op.at_functions : plan.op.at_cov]).all()
     assert np.isfinite(model.forecast(slot, z[:5])).all()

@@ -118,6 +118,29 @@ def test_slots_within_need_not_be_those_without() -> None:
     assert model.drivers(first) == (("x", 1.0),)
 
 
+class Refusing(Echo):
+    """Takes no pair whose y is 13, as another package's model might."""
+
+    def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Estimates:
+        if (y == 13.0).any():
+            raise ArithmeticError("thirteen")
+        return super().update(slots, x, y, times)
+
+
+def test_a_batch_that_the_inner_model_does_not_take_is_not_held() -> None:
+    model = Lagged(Refusing(), 1, lag=2)
+    first, second = model.allocate(b"a"), model.allocate(b"b")
+    slots = np.array([first, second, first, second])
+    y, times = np.array([[1.0], [2.0], [3.0], [4.0]]), np.arange(4, dtype=np.int64)
+    model.update(slots, None, y, times)
+    before = [model.snapshot(slot) for slot in (first, second)]
+    with pytest.raises(ArithmeticError, match="thirteen"):
+        model.update(slots, None, np.array([[5.0], [6.0], [13.0], [8.0]]), times + 4)
+    assert [model.snapshot(slot) for slot in (first, second)] == before
+    found = model.update(slots, None, y + 4.0, times + 4).values
+    assert found[:, :2].tolist() == [[1.0, 5.0], [2.0, 6.0], [3.0, 7.0], [4.0, 8.0]]
+
+
 @pytest.mark.parametrize(("settings", "words"), [({"lag": 0}, "lag is 0"), ({"max_gap_ms": 0}, "max_gap_ms is 0")])
 def test_settings_out_of_range_are_refused(settings: dict[str, int], words: str) -> None:
     with pytest.raises(ValueError, match=words):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kstream_worker.models import scaling
+from kstream_worker.models.cme import judge
 from kstream_worker.models.cme.kernel import ARMED, PHASE, Plan
 from kstream_worker.numerics.jit import jit
 
@@ -33,8 +34,14 @@ def arm(plan: Plan, row: np.ndarray, whole: np.ndarray, x_dims: int, y_dims: int
     base = row[plan.at_base : plan.at_base + 2 * y_dims]
     row[plan.at_gains + 1] = _fix_side(y, row[plan.at_y_scale :], plan.y_width, base)
     row[plan.at_misfit : plan.at_misfit + y_dims] = 1.0
+    _start_judging(row[plan.at_judge : plan.at_judge + judge.state_size(x_dims, y_dims)], x_dims, y_dims)
     whole[PHASE] = ARMED
     return x, y
+
+
+@jit
+def _start_judging(held: np.ndarray, x_dims: int, y_dims: int) -> None:
+    judge.start(held, x_dims, y_dims)
 
 
 @jit

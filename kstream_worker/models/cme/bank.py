@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
-from kstream_worker.models.cme import kernel
+from kstream_worker.models.cme import judge, kernel
 from kstream_worker.models.cme.arming import arm
-from kstream_worker.models.cme.kernel import FIXED_COLUMNS, INTS, PER_SCORE, SCORES, Plan
-from kstream_worker.models.cme.layout import RLS, Operator, check_forgetting, lay_out, make_work
+from kstream_worker.models.cme.judge import PER_SCORE, SCORES
+from kstream_worker.models.cme.kernel import FIXED_COLUMNS, INTS, Plan
+from kstream_worker.models.cme.layout import RLS, ROW, Operator, check_forgetting, lay_out, make_work
 from kstream_worker.models.contract import Column, Estimates, Features, Shape
 from kstream_worker.records import FloatMatrix, IntColumn
 
 ETA = 0.1  # nominal step of the rule of admission
 NOVELTY = 0.1  # of unit length: what a pair must tell beyond the dictionary to be admitted
-RIDGE = 1.0  # of the summed squares
+RIDGE = 0.03  # of the summed squares; more would draw predictions at inputs seldom met to the mean, all the same way
 X_WIDTH = 0.7  # of the kernels, in median distances of the scaled warm-up
 Y_WIDTH = 0.7
-RECENT = 0.02  # weight of a pair in the recent misfit
 READY = 3  # scores are given after so many warm-ups
 MOST_DRIVERS = 8
 
@@ -64,6 +64,7 @@ class CmeModel(SlotBank):
         self._scratch = kernel.make_scratch(self._op)
         self._work = make_work(self._op)
         settings = {
+            "row": ROW,
             "x": len(x_names),
             "y": len(y_names),
             "atoms": self._op.room,
@@ -251,7 +252,8 @@ def _check(x_names: tuple[str, ...], y_names: tuple[str, ...], atoms: int, warmu
 
 
 def _lay_out(x_dims: int, y_dims: int, atoms: int, warmup: int, forgetting: float) -> tuple[Plan, Operator]:
-    at = np.concatenate(([0], np.cumsum([2 * x_dims, 2 * y_dims, 2, 2 * y_dims, y_dims, SCORES * PER_SCORE]))).tolist()
+    sizes = [2 * x_dims, 2 * y_dims, 2, 2 * y_dims, y_dims, judge.state_size(x_dims, y_dims)]
+    at = np.concatenate(([0], np.cumsum(sizes))).tolist()
     op = lay_out(
         at[6],
         x_dims,
@@ -259,24 +261,22 @@ def _lay_out(x_dims: int, y_dims: int, atoms: int, warmup: int, forgetting: floa
         atoms - atoms % 4,
         gain=RLS,
         extra=2 * y_dims + SCORES * PER_SCORE,
-        matrices=2,
         eta=ETA,
         gamma=forgetting,
         ridge=RIDGE,
     )
     plan = Plan(
         warmup,
-        READY * warmup,
+        (READY - 1) * warmup,
         ETA * NOVELTY,
         X_WIDTH,
         Y_WIDTH,
-        RECENT,
         at_x_scale=at[0],
         at_y_scale=at[1],
         at_gains=at[2],
         at_base=at[3],
         at_misfit=at[4],
-        at_usual=at[5],
+        at_judge=at[5],
         at_warm=at[6],
         floats=max(op.end, at[6] + warmup * (x_dims + y_dims)),
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.models import nystrom, scaling
-from kstream_worker.models.cme import operator
+from kstream_worker.models.cme import judge, operator
 from kstream_worker.models.cme.layout import ATOMS, OPERATOR_INTS, STEPS, Operator, Work
 from kstream_worker.numerics.jit import inline, jit
 
@@ -21,15 +21,8 @@ INTS = OPERATOR + OPERATOR_INTS
 WARMING = 0
 ARMED = 1
 
-LEARNED = 0  # the operator's matrices
-RECENT = 1
-
 MISFIT_MEMORY = 20.0  # pairs that `drivers` looks back on
 FIXED_COLUMNS = 3  # innovation, atoms, norm
-SCORES = 2
-PER_SCORE = 2  # rows beside the operator: what a score's mean and variance at x are beyond the usual
-USUAL_MEMORY = 500.0  # pairs
-LEAST_SHARE = 0.1  # a predicted variance is at least this share of the usual one
 
 
 class Plan(NamedTuple):
@@ -39,17 +32,16 @@ class Plan(NamedTuple):
     """
 
     warmup: int
-    ready: int  # steps after which scores are given
+    ready: int  # pairs after the warm-up that have no scores
     epsilon: float  # bound of the residual's norm
     x_width: float  # of the kernel, in median distances of the scaled warm-up
     y_width: float
-    recent: float  # weight of a pair in the recent misfit
     at_x_scale: int  # [2 x_dims]: medians, scales
     at_y_scale: int  # [2 y_dims]
     at_gains: int  # [2], -1 / (2 width^2) of x and y
     at_base: int  # [2 y_dims], means and variances of y over the warm-up, scaled
     at_misfit: int  # [y_dims], recent squares of standardised errors
-    at_usual: int  # [SCORES * PER_SCORE]: mean and variance of each raw score
+    at_judge: int  # [judge.state_size]
     at_warm: int
     floats: int  # length of a row
 
@@ -59,15 +51,12 @@ class Scratch(NamedTuple):
 
     zx: NDArray[np.float64]  # [x_dims]
     zy: NDArray[np.float64]  # [y_dims]
-    drift: NDArray[np.float64]  # [room + extra]
-    raw: NDArray[np.float64]  # [SCORES]
+    judge: judge.Scratch
 
 
 def make_scratch(op: Operator) -> Scratch:
     """Work space for an operator's bank."""
-    return Scratch(
-        zx=np.zeros(op.x_dims), zy=np.zeros(op.y_dims), drift=np.zeros(op.room + op.extra), raw=np.zeros(SCORES)
-    )
+    return Scratch(np.zeros(op.x_dims), np.zeros(op.y_dims), judge.make_scratch(op.x_dims, op.y_dims))
 
 
 @inline
@@ -87,7 +76,7 @@ def _answer(plan: Plan, op: Operator, row: np.ndarray, m: int, innovation: float
         values[dy + j] = row[plan.at_y_scale + dy + j] * np.sqrt(variance)
     values[2 * dy] = innovation
     values[2 * dy + 1] = m
-    values[2 * dy + 2] = operator.hs_norm(op, m, operator.matrix(op, row, LEARNED))
+    values[2 * dy + 2] = operator.hs_norm(op, m, operator.matrix(op, row))
 
 
 @inline
@@ -96,50 +85,35 @@ def _judge(
     op: Operator,
     row: np.ndarray,
     m: int,
-    step: int,
-    recent: np.ndarray,
+    judged: int,
+    rest_x: float,
     innovation: float,
     s: Scratch,
     w: Work,
     scores: np.ndarray,
 ) -> None:
-    """The two scores of a pair, each beyond what is usual at this input, in standard deviations usual there.
-
-    innovation: |phi(y) - U phi(x)|^2. drift: the innovation along the direction in which recent innovations at inputs
-    like this one point, <N phi(x), g> / |N phi(x)|, of mean 0 given the past where U is right. Sets the misfits of the
-    rows that learn what is usual.
-    """
-    operator.apply(op, m, recent, w.p, s.drift)
-    norm = nystrom.dot(s.drift, s.drift, m)
-    s.raw[0] = innovation
-    s.raw[1] = nystrom.dot(s.drift, w.g, m) / np.sqrt(norm) if norm > 1e-30 else 0.0
-    since = step - plan.warmup  # what the warm-up's pairs score is no measure: the first innovation of all is 1
-    share = max(1.0 / (since + 1), 1.0 / USUAL_MEMORY) if since >= 0 else 0.0
-    for k in range(SCORES):
-        at = op.room + 2 * op.y_dims + PER_SCORE * k
-        if since < 0:
-            w.g[at] = 0.0
-            w.g[at + 1] = 0.0
-            continue
-        usual = row[plan.at_usual + PER_SCORE * k : plan.at_usual + PER_SCORE * (k + 1)]
-        error = s.raw[k] - (usual[0] + w.c[at])
-        variance = max(usual[1] + w.c[at + 1], LEAST_SHARE * usual[1])
-        w.g[at] = error
-        w.g[at + 1] = error * error - usual[1] - w.c[at + 1]
-        if step >= plan.ready:
-            scores[k] = error / np.sqrt(max(variance, 1e-30))
-        usual[0] += share * (s.raw[k] - usual[0])
-        usual[1] += share * (error * error - usual[1])
+    """The two scores of a pair; none of the warm-up's pairs, whose first innovation of all is 1."""
+    first = op.room + 2 * op.y_dims
+    if judged < 0:
+        for i in range(first, op.room + op.extra):
+            w.g[i] = 0.0
+        return
+    judge.judge(
+        op, row, plan.at_judge, m, first, judged, plan.warmup, plan.ready, s.zx, rest_x, innovation, w, s.judge, scores
+    )
 
 
 @inline
 def _note_errors(plan: Plan, op: Operator, row: np.ndarray, s: Scratch, w: Work) -> None:
-    """Misfits of the rows beside the operator (y, and the squared error of its predicted mean), and of `drivers`."""
+    """Misfits of the rows beside the operator (y, and the squared error of its predicted mean), of `drivers` and of
+    the scores.
+    """
     for j in range(op.y_dims):
         mean, variance = _moments(plan, op, row, w, j)
         error = s.zy[j] - mean
         at_mean = op.room + j
         at_square = op.room + op.y_dims + j
+        s.judge.errors[j] = error
         w.g[at_mean] = error
         w.g[at_square] = error * error - row[plan.at_base + op.y_dims + j] - w.c[at_square]
         former = row[plan.at_misfit + j]
@@ -207,9 +181,7 @@ def walk(
         rest_x, rest_y, missed = operator.observe(op, row, m, gains[0], gains[1], s.zx, s.zy, w)
         _answer(plan, op, row, m, rest_y + missed, w, values[t])
         _note_errors(plan, op, row, s, w)
-        recent = operator.matrix(op, row, RECENT)
-        _judge(plan, op, row, m, state[STEPS], recent, rest_y + missed, s, w, scores[t])
-        operator.add_outer(op, m, recent, 1.0 - plan.recent, w.g, plan.recent, w.p)
+        _judge(plan, op, row, m, state[STEPS] - plan.warmup, rest_x, rest_y + missed, s, w, scores[t])
         operator.absorb(op, row, state, plan.epsilon, s.zx, s.zy, rest_x, rest_y, missed, w)
     return len(slots)
 
@@ -248,7 +220,7 @@ def evaluate(
     for i in range(x.shape[0]):
         scaling.scale_sample(x[i], row[plan.at_x_scale :], row[plan.at_x_scale + dx :], dx, s.zx)
         operator.project_x(op, row, m, row[plan.at_gains], s.zx, w)
-        operator.apply(op, m, operator.matrix(op, row, LEARNED), w.p, w.c)
+        operator.apply(op, m, operator.matrix(op, row), w.p, w.c)
         for j in range(dy):
             mean, variance = _moments(plan, op, row, w, j)
             moments[i, j] = row[plan.at_y_scale + j] + row[plan.at_y_scale + dy + j] * mean

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from kstream_worker.models.cme.triangle import row_start
 from kstream_worker.models.nystrom import RIDGE_PERIOD
 
+ROW = 2  # of what the numbers of cme's row mean: snapshots of other rows are refused
+
 # Columns of the operator's int64 state.
 ATOMS = 0  # m, atoms in use
 STEPS = 1  # steps of the gain since the start, for the phase of the ridge
@@ -28,8 +30,8 @@ class Operator(NamedTuple):
     """Settings of one compressed operator U: H_X -> H_Y, and where its parts lie in a float64 row (`at_*`).
 
     In whitened coordinates, U = sum over i, j of M[i, j] v_i (x) u_j with u and v the orthonormal bases that the
-    Cholesky factors of the kernel matrices of the atoms' x and y sides make. A matrix has `rows` = room + extra rows of
-    `room` entries: M, then (from row `room` on) one row for each further function of y, whose conditional mean is
+    Cholesky factors of the kernel matrices of the atoms' x and y sides make. The matrix has room + extra rows of `room`
+    entries: M, then (from row `room` on) one row for each further function of y, whose conditional mean is
     learned with the same gain.
 
     Attributes:
@@ -37,8 +39,6 @@ class Operator(NamedTuple):
         y_dims: features of y.
         room: D, most atoms, a multiple of 4.
         extra: further functions of y, E.
-        matrices: how many operators share the atoms: the first is learned by `learn`, what the others are is up to the
-            caller; all are kept right when atoms come and go.
         functions: functions of x in whitened coordinates (f(x) = sum_j f_j a'_j), set by the caller and kept right when
             atoms come and go.
         gain: `SGD` or `RLS`.
@@ -51,7 +51,7 @@ class Operator(NamedTuple):
         at_lx: packed by rows.
         at_ly: packed by rows.
         at_worth: [room], the last measured contribution of each atom.
-        at_matrices: [matrices * rows * room].
+        at_matrix: [(room + extra) * room].
         at_functions: [functions * room].
         at_cov: [room * room] with `RLS`, else nothing.
         end: behind the last part.
@@ -61,7 +61,6 @@ class Operator(NamedTuple):
     y_dims: int
     room: int
     extra: int
-    matrices: int
     functions: int
     gain: int
     eta: float
@@ -73,7 +72,7 @@ class Operator(NamedTuple):
     at_lx: int
     at_ly: int
     at_worth: int
-    at_matrices: int
+    at_matrix: int
     at_functions: int
     at_cov: int
     end: int
@@ -87,7 +86,6 @@ def lay_out(
     *,
     gain: int,
     extra: int = 0,
-    matrices: int = 1,
     functions: int = 0,
     eta: float = 0.2,
     decay: float = 1e-3,
@@ -103,7 +101,7 @@ def lay_out(
         raise ValueError(f"room is {room}; it must be a multiple of 4, at least 4")
     triangle = row_start(room)
     matrix = (room + extra) * room
-    sizes = [x_dims * room, y_dims * room, triangle, triangle, room, matrices * matrix, functions * room]
+    sizes = [x_dims * room, y_dims * room, triangle, triangle, room, matrix, functions * room]
     at = np.concatenate(([start], start + np.cumsum(sizes))).tolist()
     end = at[7] + (room * room if gain == RLS else 0)
     return Operator(
@@ -111,7 +109,6 @@ def lay_out(
         y_dims,
         room,
         extra,
-        matrices,
         functions,
         gain,
         float(eta),
@@ -123,7 +120,7 @@ def lay_out(
         at_lx=at[2],
         at_ly=at[3],
         at_worth=at[4],
-        at_matrices=at[5],
+        at_matrix=at[5],
         at_functions=at[6],
         at_cov=at[7],
         end=end,

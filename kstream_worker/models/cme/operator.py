@@ -1,7 +1,7 @@
 """The compressed operator of paper 000 in whitened Cholesky coordinates: one pair is one step of O(D^2).
 
 The order of calls for a pair: `observe`, whatever is read of it (innovation, predictions), then `absorb`, which admits
-the pair to the dictionary or not and lets the first matrix learn from it. All is in terms of an `Operator` (settings
+the pair to the dictionary or not and lets the operator learn from it. All is in terms of an `Operator` (settings
 and layout), the key's float64 row, its int64 state and a `Work`; nothing is allocated.
 """
 
@@ -19,10 +19,9 @@ from kstream_worker.numerics.outline import outline
 
 
 @inline
-def matrix(op: Operator, row: np.ndarray, which: int) -> np.ndarray:
-    """The `which`-th matrix as a flat view, row i at i * room."""
-    size = (op.room + op.extra) * op.room
-    return row[op.at_matrices + which * size : op.at_matrices + (which + 1) * size]
+def matrix(op: Operator, row: np.ndarray) -> np.ndarray:
+    """The matrix as a flat view, row i at i * room."""
+    return row[op.at_matrix : op.at_matrix + (op.room + op.extra) * op.room]
 
 
 @inline
@@ -110,7 +109,7 @@ def observe(
     """
     rest_x = project_x(op, row, m, x_gain, x, w)
     rest_y = project_y(op, row, m, y_gain, y, w)
-    apply(op, m, matrix(op, row, 0), w.p, w.c)
+    apply(op, m, matrix(op, row), w.p, w.c)
     return rest_x, rest_y, misfit(op, m, w)
 
 
@@ -193,7 +192,7 @@ def absorb(
             state[REPLACED] += 1
             rest_x += lost_x
             rest_y += lost_y
-            apply(op, state[ATOMS], matrix(op, row, 0), w.p, w.c)
+            apply(op, state[ATOMS], matrix(op, row), w.p, w.c)
             misfit(op, state[ATOMS], w)
     if admitted:
         append_atom(op, row, state, x, y, rest_x, rest_y, w)
@@ -232,7 +231,7 @@ def append_atom(
 def delete_atom(op: Operator, row: np.ndarray, state: np.ndarray, i: int, w: Work) -> tuple[float, float]:
     """Take atom i out of the dictionary; the operators are projected on what the others span, on both sides.
 
-    With `RLS` the first matrix becomes the least-squares solution of what was seen in the remaining features. The
+    With `RLS` the matrix becomes the least-squares solution of what was seen in the remaining features. The
     features w.p and w.q turn along.
 
     Returns:
@@ -255,19 +254,16 @@ def delete_atom(op: Operator, row: np.ndarray, state: np.ndarray, i: int, w: Wor
         _turn_columns(cov, m, op.room, i, m, w)
         _turn_rows(cov, op.room, i, m, w)
         covariance.symmetrise(cov, m, op.room)
-        _marginalise(op, cov, m - 1, matrix(op, row, 0), i, w)
-    for which in range(op.matrices):
-        if which > 0 or op.gain != RLS:
-            u = matrix(op, row, which)
-            _turn_columns(u, op.room + op.extra, op.room, i, m, w)
-            _clear_column(u, op.room + op.extra, op.room, m - 1)
+        _marginalise(op, cov, m - 1, matrix(op, row), i, w)
+    u = matrix(op, row)
+    if op.gain != RLS:
+        _turn_columns(u, op.room + op.extra, op.room, i, m, w)
+        _clear_column(u, op.room + op.extra, op.room, m - 1)
     delete_row(row[op.at_ly : op.at_ly + row_start(m)], m, i, w.cosine, w.sine)
     _turn_columns(w.q, 1, op.room, i, m, w)
-    for which in range(op.matrices):
-        u = matrix(op, row, which)
-        _turn_rows(u, op.room, i, m, w)
-        for j in range(op.room):
-            u[(m - 1) * op.room + j] = 0.0
+    _turn_rows(u, op.room, i, m, w)
+    for j in range(op.room):
+        u[(m - 1) * op.room + j] = 0.0
     if state[TURN] > i:
         state[TURN] -= 1
     state[ATOMS] = m - 1
@@ -280,7 +276,7 @@ def delete_atom(op: Operator, row: np.ndarray, state: np.ndarray, i: int, w: Wor
 
 @inline
 def learn(op: Operator, row: np.ndarray, state: np.ndarray, w: Work) -> None:
-    """One step of the first matrix on the features w.p and the misfit w.g of a pair (eqs. 13, 17 in one).
+    """One step of the matrix on the features w.p and the misfit w.g of a pair (eqs. 13, 17 in one).
 
     `SGD`: M <- (1 - lambda eta) M + eta g a''. `RLS`: the minimiser of the ridge-regularised squares with weights
     gamma^age; with gamma < 1 the ridge is put back as `nystrom.rls_step` does it.
@@ -288,7 +284,7 @@ def learn(op: Operator, row: np.ndarray, state: np.ndarray, w: Work) -> None:
     outline()
     m = state[ATOMS]
     state[STEPS] += 1
-    u = matrix(op, row, 0)
+    u = matrix(op, row)
     if op.gain == RLS:
         cov = row[op.at_cov : op.at_cov + op.room * op.room]
         scale = 1.0 / (op.gamma + covariance.times(cov, m, op.room, w.p, w.step))

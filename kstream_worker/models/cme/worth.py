@@ -15,7 +15,7 @@ from kstream_worker.numerics.outline import outline
 def contribution(op: Operator, row: np.ndarray, m: int, i: int, w: Work) -> float:
     """|U - P U P|_HS, P and P the projections (x and y side) on what the other atoms span: what atom i alone holds."""
     outline()
-    u = row[op.at_matrices :]
+    u = row[op.at_matrix :]
     _own_direction(row[op.at_lx :], m, op.room, i, w.u)
     _own_direction(row[op.at_ly :], m, op.room, i, w.v)
     total = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kstream_worker.models import scaling
+from kstream_worker.models.cme import judge
 from kstream_worker.models.koopman.layout import ARMED, MAX_DISTANCE_POINTS, PHASE, WIDTH, Plan
 from kstream_worker.numerics.jit import inline, jit
 
@@ -43,6 +44,7 @@ def arm(plan: Plan, row: np.ndarray, ints: np.ndarray, raw: np.ndarray, warm: np
     width = WIDTH * scaling.median_distance(points, min(2 * n, MAX_DISTANCE_POINTS), d, distances)
     row[plan.at_gain] = -0.5 / (width * width)
     row[plan.at_interval] = _usual_interval(n, stride, raw, column)
+    judge.start(row[plan.at_judge : plan.at_past], d, d)
     ints[PHASE] = ARMED
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from kstream_worker.models import scaling
+from kstream_worker.models.cme import judge
 from kstream_worker.models.cme import operator as cme
+from kstream_worker.models.cme.judge import PER_SCORE, SCORES
 from kstream_worker.models.cme.layout import ATOMS, Work
 from kstream_worker.models.koopman.arming import hold
 from kstream_worker.models.koopman.layout import (
@@ -15,18 +15,14 @@ from kstream_worker.models.koopman.layout import (
     CHAIN,
     COUNTS,
     ETA,
-    FAST,
-    FAST_STEP,
     FINISHED,
     FULL,
     LEARNED,
-    LINE,
     NOVELTY,
     OPERATOR,
     PHASE,
     READY,
     REFRESH,
-    SCORES,
     SEQ,
     STALE,
     TIME,
@@ -43,8 +39,6 @@ from kstream_worker.numerics.outline import outline
 
 _GAP = 3.0  # times the usual interval: the chain is broken
 _INTERVAL_SHARE = 0.005  # of the running interval; a step is at most the interval itself, so that gaps move it little
-_LEAST_VARIANCE = 0.1  # of a score: a learned one is at least this share of the running one
-_NO_DIRECTION = 1e-30
 _RECENT = 0.05  # share of a pair in the recent misfit of a feature
 _USUAL = 0.002  # and in what is usual
 
@@ -91,62 +85,27 @@ def _observe(
 
 
 @inline
-def _learn(
+def _judge(
     plan: Plan,
     row: np.ndarray,
-    ints: np.ndarray,
-    rests: tuple[float, float, float],
+    m: int,
+    judged: int,
+    rest_x: float,
+    innovation: float,
     s: Scratch,
     w: Work,
+    scores: np.ndarray,
 ) -> None:
-    """Both operators learn from the pair."""
-    op = plan.op
-    state = ints[OPERATOR:COUNTS]
-    cme.absorb(op, row, state, ETA * NOVELTY, s.lines[ZX], s.lines[ZY], rests[0], rests[1], rests[2], w)
-    m = state[ATOMS]
-    fast = cme.matrix(op, row, 1)
-    predicted = s.lines[FAST]
-    cme.apply(op, m, fast, w.p, predicted)
-    for i in range(op.room):
-        w.g[i] = w.q[i] - predicted[i] if i < m else 0.0
-    for i in range(op.extra):
-        w.g[op.room + i] = 0.0
-    cme.add_outer(op, m, fast, 1.0, w.g, FAST_STEP, w.p)
-    ints[LEARNED] += 1
-
-
-@inline
-def _score(
-    plan: Plan, row: np.ndarray, m: int, judged: int, innovation: float, s: Scratch, w: Work, scores: np.ndarray
-) -> None:
-    """scores <- innovation and drift, each beyond what is usual in this state, in standard deviations usual there.
-
-    Drift is the innovation along the direction in which the fast operator's expectation lies from the slow one's, of
-    mean 0 given the past while the slow one is right: it sees changes that leave the innovation as large as it was.
-    What is usual is learned beside the operator, beyond running means, by its mean and variance. Sets w.g of its rows.
-    """
+    """The two scores of a pair; its errors are those of the steps."""
     outline()
-    op = plan.op
-    fast, raw = s.lines[FAST], s.lines[LINE]
-    cme.apply(op, m, cme.matrix(op, row, 1), w.p, fast)
-    along, apart = 0.0, 0.0
-    for i in range(m):
-        off = fast[i] - w.c[i]
-        along += off * w.g[i]
-        apart += off * off
-    raw[0] = innovation
-    raw[1] = along / math.sqrt(apart) if apart > _NO_DIRECTION else 0.0
-    share = max(1.0 / (judged + 1), _USUAL)
-    for k in range(SCORES):
-        beside = op.room + plan.dims + 2 * k
-        usual = plan.at_usual + 2 * k
-        error = raw[k] - (row[usual] + w.c[beside])
-        variance = max(row[usual + 1] + w.c[beside + 1], _LEAST_VARIANCE * row[usual + 1], 1e-30)
-        w.g[beside] = error
-        w.g[beside + 1] = error * error - (row[usual + 1] + w.c[beside + 1])
-        scores[k] = error / math.sqrt(variance)
-        row[usual] += share * (raw[k] - row[usual])
-        row[usual + 1] += share * (error * error - row[usual + 1])
+    ahead = plan.op.room
+    for j in range(plan.dims):
+        s.judge.errors[j] = w.g[ahead + j]
+    first, ready = ahead + plan.dims, (READY - 1) * plan.warmup
+    x = s.lines[ZX]
+    judge.judge(
+        plan.op, row, plan.at_judge, m, first, judged, plan.warmup, ready, x, rest_x, innovation, w, s.judge, scores
+    )
 
 
 @inline
@@ -213,22 +172,22 @@ def walk(
                 continue
         m = whole[OPERATOR + ATOMS]
         rests = _observe(plan, row, m, x[t], y[t], s, w)
-        for i in range(2 * SCORES):
+        for i in range(PER_SCORE * SCORES):
             w.g[plan.op.room + plan.dims + i] = 0.0
         if not replay:
             innovation = rests[1] + rests[2]
+            judged = whole[LEARNED] - plan.warmup
             compare(plan, row, whole, y[t], s.horizons)
-            _note_misfit(plan, row, whole[LEARNED] - plan.warmup, w)
+            _judge(plan, row, m, judged, rests[0], innovation, s, w, scores[t])
+            _note_misfit(plan, row, judged, w)
             values[t, 0] = innovation
             values[t, 1] = m
             say(plan, row, whole, s, w.powers, values[t])
             report_errors(plan, row, whole, values[t])
-            judged = whole[LEARNED] - plan.warmup
-            _score(plan, row, m, judged, innovation, s, w, scores[t])
-            if whole[LEARNED] < READY * plan.warmup:
-                scores[t] = math.nan
             remember(plan, row, whole[SEQ], y[t], values[t], s.horizons)
-        _learn(plan, row, whole, rests, s, w)
+        zx, zy = s.lines[ZX], s.lines[ZY]
+        cme.absorb(plan.op, row, whole[OPERATOR:COUNTS], ETA * NOVELTY, zx, zy, rests[0], rests[1], rests[2], w)
+        whole[LEARNED] += 1
         if not replay and whole[LEARNED] % REFRESH == 0:
             return STALE, t
     return FINISHED, slots.shape[0]

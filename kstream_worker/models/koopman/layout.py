@@ -7,7 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kstream_worker.models.cme import judge
+from kstream_worker.models.cme.judge import PER_SCORE, SCORES
 from kstream_worker.models.cme.layout import OPERATOR_INTS, RLS, Operator, lay_out
+
+ROW = 2  # of what the numbers of a row mean: snapshots of other rows are refused
 
 # Columns of the int64 row; 0 is the key's random stream number (nothing here draws).
 PHASE = 1
@@ -25,7 +29,6 @@ ARMED = 1
 
 PER_MODE = 6  # columns of a mode: modulus, argument, time constant, period, eigenfunction's real and imaginary part
 HEAD = 3  # columns before them: innovation, atoms, interval
-SCORES = 2
 
 FINISHED = 0
 FULL = 1
@@ -34,7 +37,6 @@ STALE = 2
 MAX_DISTANCE_POINTS = 256
 WIDTH = 1.0  # of the kernel, in median distances of the scaled warm-up
 RIDGE = 0.01  # of the summed squares
-FAST_STEP = 0.2  # of the fast operator
 REFRESH = 64  # pairs between two computations of the spectrum
 READY = 3  # scores are given after so many warm-ups
 ETA = 0.1  # nominal step of the rule of admission
@@ -61,7 +63,7 @@ class Plan(NamedTuple):
     at_values: int  # [2 modes], eigenvalues
     at_errors: int  # [horizons * (d + 2)], scaled squared errors by feature; sums: ours, of the last value
     at_misfit: int  # [2 d], squared misfit of the steps by feature: of late, then usual
-    at_usual: int  # [2 SCORES], mean and variance of each score
+    at_judge: int  # [judge.state_size]
     at_past: int  # [longest * lag * d], former y
     at_ring: int  # [sum of horizons * lag * d], forecasts that wait for their y
     floats: int  # length of a row
@@ -73,6 +75,7 @@ class Scratch(NamedTuple):
     horizons: NDArray[np.int64]  # [horizons], rising
     lines: NDArray[np.float64]  # [LINES, room + d]
     cross: NDArray[np.float64]  # [room, room], C
+    judge: judge.Scratch
     warm: NDArray[np.float64]  # what arming needs: scaled points, a column, distances, one behind the other
 
 
@@ -80,9 +83,8 @@ ZX = 0  # x, scaled
 ZY = 1  # y, scaled
 NOW = 2  # features of y on the x side: of the present state
 KERNEL = 3  # its kernel values
-FAST = 4  # what the fast operator predicts
-LINE = 5
-LINES = 6
+LINE = 4
+LINES = 5
 
 
 def make_plan(
@@ -106,7 +108,7 @@ def make_plan(
         2 * modes,
         len(horizons) * (dims + 2),
         2 * dims,
-        2 * SCORES,
+        judge.state_size(dims, dims),
         longest * lag * dims,
         sum(horizons) * lag * dims,
     ]
@@ -117,8 +119,7 @@ def make_plan(
         dims,
         atoms,
         gain=RLS,
-        extra=dims + 2 * SCORES,
-        matrices=2,
+        extra=dims + PER_SCORE * SCORES,
         eta=ETA,
         functions=2 * modes + len(horizons) * dims,
         gamma=gamma,
@@ -139,7 +140,7 @@ def make_plan(
         at_values=at[4],
         at_errors=at[5],
         at_misfit=at[6],
-        at_usual=at[7],
+        at_judge=at[7],
         at_past=at[8],
         at_ring=at[9],
         floats=max(op.end, op.at_x + warmup * (2 * dims + 1)),
@@ -155,5 +156,6 @@ def make_scratch(plan: Plan, horizons: tuple[int, ...]) -> Scratch:
         np.array(horizons, dtype=np.int64),
         np.zeros((LINES, room + plan.dims)),
         np.zeros((room, room)),
+        judge.make_scratch(plan.dims, plan.dims),
         np.zeros(warm),
     )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
+from kstream_worker.models.cme.judge import SCORES
 from kstream_worker.models.cme.layout import ATOMS, check_forgetting, make_work
 from kstream_worker.models.contract import Column, Estimates, Features, Shape
 from kstream_worker.models.koopman.arming import arm
@@ -21,7 +22,7 @@ from kstream_worker.models.koopman.layout import (
     FULL,
     OPERATOR,
     PHASE,
-    SCORES,
+    ROW,
     make_plan,
     make_scratch,
 )
@@ -93,6 +94,7 @@ class KoopmanModel(SlotBank):
         self._spectrum = make_workspace(room)
         self._columns = _columns(self.names, modes, horizons)
         settings = {
+            "row": ROW,
             "dims": len(names),
             "atoms": room,
             "warmup": warmup,

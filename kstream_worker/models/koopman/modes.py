@@ -44,7 +44,7 @@ def refresh(
     op = plan.op
     _cross_matrix(op, row, m, row[plan.at_gain], s.cross, s.lines, powers)
     a = v.squares[0]
-    _operator_matrix(m, op.room, cme.matrix(op, row, 0), s.cross, a)
+    _operator_matrix(m, op.room, cme.matrix(op, row), s.cross, a)
     _forecast_heads(plan, row, m, a, s)
     vectors = row[op.at_functions : op.at_functions + 2 * plan.modes * op.room]
     former = s.cross  # C is of no more use
@@ -109,7 +109,7 @@ def _forecast_heads(plan: Plan, row: np.ndarray, m: int, a: np.ndarray, s: Scrat
     room = op.room
     step, after, total = s.lines[KERNEL], s.lines[NOW], s.lines[LINE]
     for f in range(plan.dims):
-        at = op.at_matrices + (room + f) * room
+        at = op.at_matrix + (room + f) * room
         for i in range(room):
             step[i] = row[at + i]
             total[i] = 0.0

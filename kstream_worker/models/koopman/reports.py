@@ -123,7 +123,7 @@ def _forecast(plan: Plan, row: np.ndarray, values: np.ndarray, s: Scratch) -> No
         for j in range(d):
             head = op.at_functions + (2 * plan.modes + i * d + j) * op.room
             if s.horizons[i] == 1:
-                head = op.at_matrices + (op.room + j) * op.room
+                head = op.at_matrix + (op.room + j) * op.room
             z = s.lines[ZY][j] + nystrom.dot(row[head : head + op.room], s.lines[NOW], op.room)
             z = min(max(z, -scaling.CLIP), scaling.CLIP)
             values[at + j] = row[j] + row[plan.at_scale + j] * z
