@@ -38,6 +38,8 @@ def _exits(report: Report) -> Iterator[str]:
     yield f"workers started {report.starts} times; exit codes {report.exit_codes}; at the end {report.last_exits}"
     for text in [*report.unexpected, *report.trouble]:
         yield f"  UNEXPECTED {text}"
+    if report.put_out_alone:
+        yield f"static members that the group put out though there was no second process: {report.put_out_alone}"
     first = sum(a is not None for a, _, _ in report.twins)
     second = sum(b is not None for _, b, _ in report.twins)
     if report.twins:

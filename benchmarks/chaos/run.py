@@ -56,6 +56,7 @@ class Report:
     last_exits: list[int] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     put_out: int = 0
+    put_out_alone: int = 0
     twins: list[tuple[int | None, int | None, str]] = field(default_factory=list)
     reached_end: bool = False
     trouble: list[str] = field(default_factory=list)
@@ -106,6 +107,7 @@ class Report:
             "starts": self.starts,
             "exit_codes": self.exit_codes,
             "unexpected_exits": len(self.unexpected),
+            "put_out_alone": self.put_out_alone,
             "seconds": round(self.seconds, 1),
             "good": self.good,
         }
@@ -249,6 +251,7 @@ class Chaos:
         report.unexpected = [f"{each.worker} ended with {each.code}: {each.why}" for each in supervisor.unexpected]
         report.twins = self._injector.twins
         report.put_out = len(supervisor.put_out)
+        report.put_out_alone = len(supervisor.put_out_alone)
         report.acknowledged = self._traffic.acknowledged
 
     def _compare(self) -> None:

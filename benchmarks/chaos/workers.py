@@ -19,6 +19,8 @@ _LOOK_S = 0.05
 _SHORT_LIFE_S = 10.0
 _AFTERMATH_S = 60.0  # after a second process of an identity, its survivor may still be put out by what the other did
 PUT_OUT = "give each process its own"
+# librdkafka repeats its request to join when a coordinator is lost, and is put out as a static member by itself.
+PUT_OUT_ALONE = "while this one joined"
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Supervisor:
         self.slots = [Slot(f"w{i}", base + flags(i), folder / f"w{i}.log") for i in range(count)]
         self.unexpected: list[Exit] = []
         self.put_out: list[Exit] = []  # survivors of a second process that ended as well
+        self.put_out_alone: list[Exit] = []  # by the group, without a second process
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, name="chaos-supervisor", daemon=True)
@@ -207,8 +210,10 @@ class Supervisor:
         slot.codes[code] += 1
         if not slot.asked or code not in (0, -signal.SIGKILL, 128 + signal.SIGTERM, -signal.SIGTERM):
             end = Exit(slot.name, code, last_words(slot.log))
-            both = now - slot.twinned < _AFTERMATH_S and PUT_OUT in end.why
-            (self.put_out if both else self.unexpected).append(end)
+            if now - slot.twinned < _AFTERMATH_S and PUT_OUT in end.why:
+                self.put_out.append(end)
+            else:
+                (self.put_out_alone if PUT_OUT_ALONE in end.why else self.unexpected).append(end)
         quick = now - slot.started < _SHORT_LIFE_S and not slot.asked
         slot.quick_deaths = slot.quick_deaths + 1 if quick else 0
         slot.due = now + min(2.0**slot.quick_deaths - 1.0, 15.0)
