@@ -33,7 +33,7 @@ State = NDArray[np.int64]
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 MANY = 3  # alarms in a row, each soon after an arming
-_AUTO_SPAN = 72  # hours that `auto` must have seen to look for a season
+_DAY_SPAN, _WEEK_SPAN = 72, 504  # hours that `auto` must have seen to look for a season
 
 
 def guarantee_of(state: State, arl: float, layout: Layout) -> report.Guarantee:
@@ -44,27 +44,30 @@ def guarantee_of(state: State, arl: float, layout: Layout) -> report.Guarantee:
         arl: stated samples between false alarms.
         layout: of the row.
     """
-    done, sought = tuple(_done(state, layout)), _sought(state, layout)
+    done = tuple(_done(state, layout))
     left = " ".join(_left(state, layout))
     if left:
-        return report.Guarantee("none", " ".join((*done, left, "No rate of false alarms can be stated.")) + sought)
+        return report.Guarantee("none", " ".join((*done, left, "No rate of false alarms can be stated.")))
     if done:
         return report.Guarantee(
             "approximate",
             f"{' '.join(done)} The mean number of samples to a false alarm is at least {arl:.12g} only as far as what "
-            f"is ranked is independent and identically distributed.{sought}",
+            "is ranked is independent and identically distributed.",
         )
     return report.Guarantee(
         "exact_if_iid",
         "If the samples of the key are independent and identically distributed from the warm-up before its last arming "
         f"on, the mean number of samples from arming to a false alarm is at least {arl:.12g}, and the probability of "
         f"one within the first t of them is at most t/{2 * arl:.12g}, whatever the distribution, ties included. "
-        f"Dependence between samples voids this.{sought}",
+        "Dependence between samples voids this.",
     )
 
 
 def _left(state: State, layout: Layout) -> Iterator[str]:
     """Why no rate can be stated."""
+    not_sought = _not_sought(state, layout)
+    if not_sought:
+        yield not_sought
     if state[UNIT_ROOTS] > 0:
         yield (
             f"Not stationary: in {state[UNIT_ROOTS]} of {layout.dims} features a unit root was not rejected (Dickey-"
@@ -119,14 +122,16 @@ def _taken_out(state: State, layout: Layout) -> str:
     return " and ".join(_duration(period) for p, period in enumerate(periods) if state[SEASONS] >> p & 1)
 
 
-def _sought(state: State, layout: Layout) -> str:
-    """What came of looking for seasons, where none is taken out."""
-    if not layout.season_auto or state[SEASONS] != 0:
+def _not_sought(state: State, layout: Layout) -> str:
+    """Which season `auto` could not look for yet; empty where it could look for both, or has found them."""
+    if not layout.season_auto:
         return ""
     seen = int(state[SLOT_LATEST] - state[SEASON_FIRST] // layout.slot_ms) if state[SEASON_STARTED] == 1 else 0
-    if seen < _AUTO_SPAN:
-        return " Less than 3 days were seen: no season could be looked for yet, and one may raise alarms by itself."
-    return " No season was found."
+    if seen < _DAY_SPAN and not state[SEASONS] & 1:
+        return "Less than three days were seen: a daily season could not be looked for yet, and may raise alarms."
+    if seen < _WEEK_SPAN and not state[SEASONS] & 2:
+        return "Less than three weeks were seen: a weekly season could not be looked for yet, and may raise alarms."
+    return ""
 
 
 def _duration(period: int) -> str:

@@ -138,6 +138,9 @@ def test_a_day_is_found_later_where_the_warm_up_is_short_of_three() -> None:
     assert scores.state[599] == 0
     assert scores.state[600] == scores.state[-1] == 1
     assert bank._slots.ints[slot, SEASONS] == 0
+    level, reason = bank.guarantee(slot)
+    assert level == "none"
+    assert "a daily season could not be looked for yet" in reason
     run(bank, y[4_200:4_800], times[4_200:4_800], slot)
     assert bank._slots.ints[slot, SEASONS] == 1
     assert bank._slots.ints[slot, PHASE] == WARMING
@@ -150,6 +153,7 @@ def test_a_week_is_found_after_three() -> None:
     slot = bank.allocate(b"key")
     run(bank, shape(times, weekly=1.5)[:, None] + noise(1_500, seed=8), times, slot)
     assert bank._slots.ints[slot, SEASONS] == 3
+    assert bank.guarantee(slot)[0] == "approximate"
 
 
 @pytest.mark.parametrize("kind", ["iid", "AR .9", "random walk"])
