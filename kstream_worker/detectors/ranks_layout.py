@@ -196,6 +196,7 @@ class Layout(NamedTuple):
     ring: int
     coef: int
     ar_cov: int
+    off: int  # samples in a row of each feature outside the range of its autoregression
     volatility: int
     last: int  # the last sample that was ranked, or the mean of the present block
     held: int  # 1.0 for each feature whose values are held
@@ -289,6 +290,7 @@ class Layout(NamedTuple):
     AT_RING,
     AT_COEF,
     AT_AR_COV,
+    AT_OFF,
     AT_VOLATILITY,
     AT_LAST,
     AT_HELD,
@@ -328,7 +330,7 @@ class Layout(NamedTuple):
     INTS,
     UPWARD,
     HIDDEN_TABLE,  # kind and features of each candidate, four entries each
-) = range(84)
+) = range(85)
 
 
 # Rows of the scratch matrix.
@@ -528,6 +530,7 @@ def _prepared(at: Cursor, dims: int, dependence: int) -> dict[str, int]:
         "ring": at.take(tested * AR_ORDER, "autoregressions"),
         "coef": at.take(tested * AR_TERMS, "autoregressions"),
         "ar_cov": at.take(tested * AR_COV, "autoregressions"),
+        "off": at.take(tested, "autoregressions"),
         "volatility": at.take(tested * VOL_TERMS, "autoregressions"),
         "last": at.take(tested, "choice of samples"),
         "held": at.take(tested, "choice of samples"),

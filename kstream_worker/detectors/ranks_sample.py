@@ -13,6 +13,7 @@ from kstream_worker.detectors.ranks_layout import (
     AT_AR_COV,
     AT_CENTER,
     AT_COEF,
+    AT_OFF,
     AT_RAW_CENTER,
     AT_RAW_SCALE,
     AT_RING,
@@ -28,6 +29,7 @@ from kstream_worker.models.scaling import quantile
 from kstream_worker.numerics.jit import inline
 
 ZEROS = 0.02  # share of zeros that makes a feature a count
+MOST_OFF = 100.0  # samples in a row outside the range of an autoregression: as many as scales are taken from
 
 
 @inline
@@ -113,6 +115,19 @@ def clip_raw(value: float, center: float, scale: float) -> float:
 
 
 @inline
+def _move_range(value: float, j: int, row: np.ndarray, plan: np.ndarray) -> None:
+    """The range that an autoregression sees lies around `value` from now on.
+
+    A feature that has drifted out of its range looks to its autoregression as if it stood still: innovations shrink for
+    ever, which would be alarmed for ever, and no change of the feature is seen.
+    """
+    row[plan[AT_RAW_CENTER] + j] = value
+    row[plan[AT_OFF] + j] = 0.0
+    for k in range(AR_ORDER):
+        row[plan[AT_RING] + j * AR_ORDER + k] = 0.0
+
+
+@inline
 def whiten_sample(
     raw: np.ndarray, full: bool, row: np.ndarray, plan: np.ndarray, out: np.ndarray, gain: np.ndarray
 ) -> None:
@@ -129,8 +144,12 @@ def whiten_sample(
         gain: float64[>= 9], scratch.
     """
     for j in range(plan[DIMS]):
-        s = clip_raw(raw[j], row[plan[AT_RAW_CENTER] + j], row[plan[AT_RAW_SCALE] + j])
         ring = plan[AT_RING] + j * AR_ORDER
+        s = clip_raw(raw[j], row[plan[AT_RAW_CENTER] + j], row[plan[AT_RAW_SCALE] + j])
+        row[plan[AT_OFF] + j] = row[plan[AT_OFF] + j] + 1.0 if abs(s) >= AR_CLIP else 0.0
+        if row[plan[AT_OFF] + j] >= MOST_OFF:
+            _move_range(raw[j], j, row, plan)
+            s = 0.0
         coef = plan[AT_COEF] + j * AR_TERMS
         cov = plan[AT_AR_COV] + j * AR_COV
         e = ar_step(s, full, row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV], gain)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import bets, ranking
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.detectors.ranks_layout import ARMED, PHASE, column_weights, make_layout
+from kstream_worker.detectors.ranks_layout import ARMED, PHASE, WHITEN, column_weights, make_layout
 from kstream_worker.numerics.jit import jit
 from kstream_worker.numerics.random import stream_of, uniform
 from kstream_worker.records import Scores, Transition
@@ -329,6 +329,21 @@ def test_extreme_values(dependence: str) -> None:
     assert scores.state[-1] == 1
     wide = run(bank_of(dependence=dependence), 1e308 * np.sign(normal(2000, seed=1)))
     assert np.isfinite(wide.evidence).all()
+
+
+def test_a_whitened_feature_that_leaves_the_range_of_its_autoregression_is_followed() -> None:
+    bank = bank_of(1, dependence="whiten", on_alarm="hold", dead_time_ms=1400 * SECOND)
+    slot = bank.allocate(b"key")
+    y = autoregressive(2900, 1, 0.6, seed=4)
+    y[2700:] *= 4.0
+    y[700:] += 200.0
+    scores = run(bank, y[:2100], slot)
+    assert [t.kind for t in scores.transitions] == ["raised"]
+    layout = make_layout(1, 600, WHITEN)
+    ring = bank._slots.floats[slot, layout.ring : layout.ring + 8]
+    assert (np.abs(ring) < 10.0).all()
+    later = raised(run(bank, y[2100:], slot, first=2100))
+    assert 0 < later[0].seq - 2700 < 100
 
 
 def test_refuses_what_is_not_finite_and_changes_nothing() -> None:
