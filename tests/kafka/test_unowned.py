@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from kafka_member import members, until
+from kafka_member import RdMember, members, until
 
 pytestmark = pytest.mark.kafka
 
@@ -53,3 +53,16 @@ def test_what_nobody_has_is_found_and_shared_anew(kafka, make_topic, client):
                 first.source.start()
                 until(lambda: first.poll() and second.poll() and (len(first.owned), len(second.owned)) == (2, 2))
                 assert cluster.unowned(topic).partitions == ()
+
+
+def test_two_brokers_that_answer_for_the_group_tell_nothing(kafka, make_topic, monkeypatch):
+    """While the coordinator moves the former one still answers, for what was."""
+    topic = make_topic(2)
+    member = RdMember(kafka, topic, name="a", static=True)
+    with members(member), contextlib.closing(member.bus.cluster()) as cluster:
+        member.join(2)
+        monkeypatch.setattr(cluster, "partition_count", lambda _: 3)  # as if there were one that nobody has
+        until(lambda: member.poll() is not None and cluster.unowned(topic).partitions)
+        once = cluster._admin.client.list_groups
+        monkeypatch.setattr(cluster._admin.client, "list_groups", lambda **given: 2 * once(**given))
+        assert cluster.unowned(topic).partitions == ()

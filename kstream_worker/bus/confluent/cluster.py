@@ -120,8 +120,11 @@ class ConfluentCluster:
             # (Assertion `eonce->refcnt > 0' failed). This asks every broker, and is called deprecated.
             warnings.simplefilter("ignore", DeprecationWarning)
             groups: list[Any] = self._admin.client.list_groups(group=self._group_id, timeout=GROUP_S)
-        (found,) = [one for one in groups if one.id == self._group_id] or (None,)
-        if found is None or found.error is not None or found.state != "Stable":
+        ours = [one for one in groups if one.id == self._group_id]
+        if len(ours) != 1:  # nobody coordinates it, or a broker that did so says that it still does
+            return Unowned(())
+        (found,) = ours
+        if found.error is not None or found.state != "Stable":
             return Unowned(())
         # A static member's id begins with its static name.
         owners = {one.id: read_assignment(one.assignment) for one in found.members}
