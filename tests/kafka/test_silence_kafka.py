@@ -39,7 +39,8 @@ class App:
         data = JobData(mode="stream")
         config = write_config(folder / "worker.toml", self.app_id, kafka, self.topic, data, EXTRA)
         self.values = [0.5] * data.dims
-        self.worker = WorkerProcess(config, folder / "worker.log")
+        static = ("--set", "bus.kafka.group_instance_id=one")  # the next process need not wait for the end of a session
+        self.worker = WorkerProcess(config, folder / "worker.log", flags=static)
 
     def send(self, *samples: tuple[str, int]) -> None:
         """Samples of keys, at these seconds."""
