@@ -166,7 +166,12 @@ def state_identity(config: Config) -> StateIdentity:
 def ledger_settings(config: Config) -> LedgerSettings:
     """What shapes the life of keys."""
     state = config.state
-    return LedgerSettings(round(1000 * state.ttl), state.max_keys, round(1000 * state.max_future_skew))
+    return LedgerSettings(
+        ttl_ms=round(1000 * state.ttl),
+        max_keys=state.max_keys,
+        max_skew_ms=round(1000 * state.max_future_skew),
+        silence_ms=round(1000 * config.detector.silence),
+    )
 
 
 def build_decoder(config: Config) -> RecordDecoder:

@@ -51,6 +51,9 @@ class Telemetry:
     def keys(self, partition: TopicPartition, live: int, in_alarm: int) -> None:
         """Keys that hold a model, and those of them whose alarm is up."""
 
+    def silent_keys(self, partition: TopicPartition, n: int | None) -> None:
+        """Keys that have stopped sending; None where nobody asked for them."""
+
     def lag(self, partition: TopicPartition, n: int | None) -> None:
         """Offsets between the position and the last stable offset; None when unknown, which is not 0."""
 

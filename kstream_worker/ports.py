@@ -318,6 +318,10 @@ class Bank(Protocol):
         """What may be said of alarms of an armed key in its present state: level, reason; None without detector."""
         ...
 
+    def seq(self, slot: int) -> int:
+        """Samples of the key so far: the number of its last one."""
+        ...
+
     def snapshot(self, slot: int) -> bytes:
         """All of the slot's state, self-describing, without pickle."""
         ...

@@ -294,7 +294,8 @@ class Explanation:
     """What a raised alarm says of the change; none of it decides anything.
 
     Attributes:
-        kind: `level`, `spread`, `shape`, `dependence`, `stuck` or `spike`.
+        kind: `level`, `spread`, `shape`, `dependence`, `stuck` or `spike`; `SILENT` of each transition of the alarm
+            of a key that stopped sending.
         severity: 0..1, from the size of the change, not from the evidence.
         change_seq_low: first sample of a 90 % set for the first changed one; None where the change may lie before what
             the key remembers.
@@ -319,6 +320,9 @@ class Explanation:
     correlation: tuple[float, float] | None = None
 
 
+SILENT = "silent"  # the kind of alarm, and the reason why it is raised
+
+
 @dataclass(slots=True, frozen=True)
 class Transition:
     """A key's alarm was raised or cleared, or a notice given, by row `row` of the batch (-1: the key was forgotten).
@@ -327,8 +331,9 @@ class Transition:
         row: row of the batch that was given to the bank.
         slot: the key's slot.
         kind: `raised`, `cleared`, or `notice`, which does neither.
-        reason: of a cleared alarm, `rearmed`, `forgotten` or `expired`; of a notice, `not_stationary`; of a raised one,
-            the name of the score that crossed (`learned`, a feature, `radius`, a product `a*b`, ...).
+        reason: of a cleared alarm, `rearmed`, `returned`, `forgotten` or `expired`; of a notice, `not_stationary`; of a
+            raised one, the name of the score that crossed (`learned`, a feature, `radius`, a product `a*b`, ...), or
+            `silent`.
         seq: the sample's number within its key.
         evidence: the statistic when it crossed, in the units of `threshold`.
         threshold: what it had to reach, the key's escalation included.
@@ -338,10 +343,11 @@ class Transition:
         features: (name, weight) of the features that drive it, largest first, weights sum to 1.
         guarantee: `exact_if_iid`, `approximate` or `none`.
         guarantee_reason: why, in words for people.
-        arl: samples between false alarms that the key is set to, without its escalation.
+        arl: samples between false alarms that the key is set to, without its escalation; NaN where there is no such
+            rate.
         escalation: factor by which former alarms of the key raise the threshold at this moment.
         false_alarms_per_day: expected of this key at its own rate and at `threshold`; NaN where its rate is not known.
-        explanation: of a raised alarm, by detectors that remember samples of the key.
+        explanation: of a raised alarm, by detectors that remember samples of the key; of silence always.
     """
 
     row: int
@@ -361,6 +367,11 @@ class Transition:
     escalation: float = 1.0
     false_alarms_per_day: float = math.nan
     explanation: Explanation | None = None
+
+    @property
+    def of_silence(self) -> bool:
+        """Whether the alarm is that of a key that stopped sending, beside which there may be another of the key."""
+        return self.explanation is not None and self.explanation.kind == SILENT
 
 
 STATE_NAMES = ("warming", "armed", "raised")

@@ -12,7 +12,7 @@ from kstream_worker.records import IntColumn, TopicPartition
 ORDINALS = 4  # outputs of one kind that one input record can have
 RANKS = (
     2**16
-)  # alarms of other keys cleared at one record, in a block; leaves 2^48 offsets: 89 years at 100,000 a second
+)  # alarms of other keys raised or cleared at one record, in a block; leaves 2^48 offsets: 89 years at 100,000 a second
 
 
 class Identity:
@@ -25,7 +25,7 @@ class Identity:
     Args:
         app_id: the application.
         model_epoch: number of the generation of models.
-        kind: `estimate`, `alarm`, or a block of alarms of other keys that are cleared at a record.
+        kind: `estimate`, `alarm`, or a block of alarms of other keys that begin or end at a record.
         partition: the input partition.
         ordinals: outputs of this kind that one input record can have.
     """

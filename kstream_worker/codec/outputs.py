@@ -134,8 +134,8 @@ class OutputEncoder:
             stamp: the bus's own time of that record, which the output is stamped with.
             transition: what the detector found.
             now_ms: the wall clock, for `lag_s` alone.
-            ordinal: tells apart the keys whose alarms end at this record though it is not theirs (they expired, or were
-                reset by hand); 0 for the record's own key.
+            ordinal: tells apart the keys whose alarms begin or end at this record though it is not theirs (they fell
+                silent, expired, or were reset by hand); 0 for the record's own key.
         """
         settings = self._settings
         text, binary = key_text(key)
@@ -154,7 +154,7 @@ class OutputEncoder:
             reason=transition.reason,
             evidence=min(transition.evidence, _LARGEST),
             threshold=transition.threshold,
-            arl=transition.arl,
+            arl=_known(transition.arl),
             change_time=transition.change_time,
             change_seq=transition.change_seq,
             direction=transition.direction,
@@ -222,12 +222,16 @@ class OutputEncoder:
         return encode_all(self._json, map(ModelEstimate, *columns, repeat(settings.model), values))
 
     def _alarm_id(self, partition: TopicPartition, offset: int, transition: Transition, ordinal: int) -> str:
-        """The record's own key raises and clears at most once there; any number of other keys may clear at it."""
-        if ordinal == 0 and transition.reason != EXPIRED:
+        """The record's own key raises and clears at most once there; any number of other keys may clear at it.
+
+        Alarms of silence are told apart from all others, since a key may have both.
+        """
+        own = ordinal == 0 and (transition.kind != "cleared" or transition.reason != EXPIRED)
+        if own and not transition.of_silence:
             return self._identity(partition, "alarm").ids(np.array([offset]), _ORDINAL[transition.kind])[0]
         block, rank = divmod(ordinal, RANKS)
-        identity = self._identity(partition, f"{transition.reason}-{block}", RANKS)
-        return identity.ids(np.array([offset]), rank)[0]
+        name = f"silence-{transition.reason}" if transition.of_silence else transition.reason
+        return self._identity(partition, f"{name}-{block}", RANKS).ids(np.array([offset]), rank)[0]
 
     def _identity(self, partition: TopicPartition, kind: str, ordinals: int = ORDINALS) -> Identity:
         identity = self._identities.get((partition, kind))

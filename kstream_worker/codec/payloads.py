@@ -114,7 +114,7 @@ class Alarm(msgspec.Struct):
     reason: str
     evidence: float
     threshold: float
-    arl: float
+    arl: float | None
     change_time: int
     change_seq: int
     direction: str

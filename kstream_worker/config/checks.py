@@ -15,7 +15,7 @@ from kstream_worker.config.kinds import BUILT_IN, RATIO, Facts, facts
 from kstream_worker.config.model import ModelConfig
 from kstream_worker.config.pairing import PairingConfig
 from kstream_worker.config.schema import Config
-from kstream_worker.config.units import parse_duration
+from kstream_worker.config.units import format_duration, parse_duration
 
 MIN_COMMIT_INTERVAL_S = 0.2
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -195,6 +195,20 @@ def _period(config: Config) -> Iterator[str]:
             yield "`detector.period` takes durations such as 1d and 7d, or auto alone"
 
 
+def _silence(config: Config) -> Iterator[str]:
+    limit_s, ttl_s = config.detector.silence, config.state.ttl
+    if limit_s <= 0:
+        return
+    if config.bus.kind == "files" and not config.input.timestamp:
+        yield "`detector.silence` is event time, and lines of files have none of their own: bind `input.timestamp`"
+    if 0 < ttl_s <= limit_s:
+        yield (
+            f"`detector.silence` ({format_duration(limit_s)}) must be shorter than `state.ttl` "
+            f"({format_duration(ttl_s)}): keys would be forgotten before their silence is an alarm; lower the one, or "
+            "raise the other, or set `state.ttl` to 0"
+        )
+
+
 def _reference(config: Config) -> Iterator[str]:
     given = config.reference
     if config.pairing.mode != "reference":
@@ -273,5 +287,8 @@ def _telemetry(config: Config) -> Iterator[str]:
 
 def contradictions(config: Config) -> list[str]:
     """All contradictions of a configuration; empty when there are none."""
-    rules = (_app, _bus, _topics, _input, _sides, _kind, _pairing, _detector, _reference, _fleet, _commit, _telemetry)
+    rules = (
+        *(_app, _bus, _topics, _input, _sides, _kind, _pairing, _detector, _silence, _reference, _fleet),
+        *(_commit, _telemetry),
+    )
     return [problem for rule in rules for problem in rule(config)]

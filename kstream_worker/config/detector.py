@@ -98,6 +98,14 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         doc("Keys that share `fleet_false_alarms_per_day`, over all processes.", ge=1),
     ] = None
 
+    silence: Annotated[
+        float,
+        duration(
+            "A key is in alarm after so much event time of its partition without a record of its own, until its next "
+            "record. 0: never."
+        ),
+    ] = 0.0
+
     @property
     def shared(self) -> bool:
         """Whether all keys together have a number of false alarms, instead of each a run length."""

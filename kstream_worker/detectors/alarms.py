@@ -76,6 +76,10 @@ class AlarmBank(SlotBank):
         """What may be said of alarms of an armed key in its present state."""
         return self._guarantee(slot)
 
+    def seq(self, slot: int) -> int:
+        """Samples of the key so far."""
+        return int(self._slots.ints[slot, self.columns.seq])
+
     @abstractmethod
     def _guarantee(self, slot: int) -> report.Guarantee:
         """What may be said of an alarm of the key in its present state."""

@@ -144,6 +144,10 @@ class ModelBank:
             return None
         return _of_scores(self._watch.guarantee(slot), self._watch.arl(slot))
 
+    def seq(self, slot: int) -> int:
+        """Samples of the key so far, with and without scores."""
+        return self._watch.seq(slot)
+
     def snapshot(self, slot: int) -> bytes:
         """State of model and detector.
 

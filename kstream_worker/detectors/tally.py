@@ -38,6 +38,10 @@ class Tally(SlotBank):
         """False: no alarm is ever up."""
         return False
 
+    def seq(self, slot: int) -> int:
+        """Samples of the key so far."""
+        return int(self._slots.ints[slot, _SEQ])
+
 
 @jit
 def _number(slots: np.ndarray, ints: np.ndarray, seq: np.ndarray) -> None:

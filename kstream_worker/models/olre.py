@@ -133,6 +133,10 @@ class OlreBank(SlotBank):
         """False: without a detector no alarm is ever up."""
         return False
 
+    def seq(self, slot: int) -> int:
+        """Pairs of the key so far."""
+        return int(self._slots.ints[slot, olre_kernel.SEQ])
+
 
 class OLRE:
     """The relative likelihood ratio of two streams, estimated online: `OlreBank` with one slot.

@@ -50,12 +50,24 @@ class EventClock:
         before = self.now_ms
         clocks = np.maximum(np.maximum.accumulate(times), before)
         self.now_ms = int(clocks[-1])
-        if before >= 0 and self.now_ms // self.tick_ms == before // self.tick_ms:
-            return clocks, []
-        ticks = clocks // self.tick_ms
-        previous = np.concatenate(([before // self.tick_ms if before >= 0 else -1], ticks[:-1]))
-        return clocks, np.flatnonzero((ticks > previous) & (previous >= 0)).tolist()
+        return clocks, tick_rows(before, clocks, self.tick_ms)
 
     def oldest_alive_ms(self, clock_ms: int) -> int:
         """Keys last seen before this are expired at the tick that `clock_ms` belongs to; -1 when none ever is."""
         return clock_ms // self.tick_ms * self.tick_ms - self.ttl_ms if self.ttl_ms else -1
+
+
+def tick_rows(before_ms: int, clocks: IntColumn, tick_ms: int) -> list[int]:
+    """Rows at which a new tick begins; never that of the first event time of all.
+
+    Args:
+        before_ms: the clock before them; -1 before the first event time.
+        clocks: int64[n], the clock at each, ascending.
+        tick_ms: length of a tick.
+    """
+    if not len(clocks) or (before_ms >= 0 and int(clocks[-1]) // tick_ms == before_ms // tick_ms):
+        return []
+    ticks = clocks // tick_ms
+    previous = np.concatenate(([before_ms // tick_ms if before_ms >= 0 else -1], ticks[:-1]))
+    rows: list[int] = np.flatnonzero((ticks > previous) & (previous >= 0)).tolist()
+    return rows

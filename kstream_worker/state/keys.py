@@ -75,14 +75,19 @@ class KeyTable:
         """Live keys of which the state topic holds a snapshot, as far as is known here."""
         return int(np.count_nonzero(self.stored & self._live))
 
-    def oldest_seen(self) -> int:
-        """When the key that is silent for longest was last seen; beyond any time where there is none."""
-        return int(self.seen[self._live].min(initial=np.iinfo(np.int64).max))
+    def oldest_seen(self, since_ms: int = -1) -> int:
+        """When the key was last seen that is silent for longest, of those seen since then; beyond any time for none."""
+        return int(self.seen[self._live & (self.seen >= since_ms)].min(initial=np.iinfo(np.int64).max))
 
     def silent_since(self, seen_ms: int, offset: int) -> list[bytes]:
         """Keys last seen before that time, in byte order; not those whose models are beyond this input offset."""
         silent = self._live & (self.seen < seen_ms) & (self.covered <= offset)
         return sorted(self._names[slot] for slot in np.flatnonzero(silent).tolist())
+
+    def seen_between(self, first_ms: int, end_ms: int) -> dict[bytes, int]:
+        """Keys last seen from `first_ms` on and before `end_ms`, with that time; in byte order."""
+        found = np.flatnonzero(self._live & (self.seen >= first_ms) & (self.seen < end_ms)).tolist()
+        return dict(sorted((self._names[slot], int(self.seen[slot])) for slot in found))
 
     def _grow(self, least: int) -> None:
         capacity = max(least, 2 * len(self._live))

@@ -13,6 +13,7 @@ from kstream_worker.state.clock import EventClock
 from kstream_worker.state.dirty import DirtyKeys
 from kstream_worker.state.format import Header
 from kstream_worker.state.keys import KeyTable
+from kstream_worker.state.silence import SilentKeys
 
 MOST_DEATHS = 3  # of processes inside one record, after which it is given up
 
@@ -25,11 +26,13 @@ class LedgerSettings:
         ttl_ms: a silent key is forgotten after so much event time; 0 for never.
         max_keys: most keys of a partition.
         max_skew_ms: see `EventClock`.
+        silence_ms: a key is in alarm after so much event time without a record; 0 for never.
     """
 
     ttl_ms: int = 0
     max_keys: int = 100_000
     max_skew_ms: int = 3_600_000
+    silence_ms: int = 0
 
 
 class Checkpoint(NamedTuple):
@@ -48,6 +51,7 @@ class Ledger:
     Attributes:
         keys: the live keys.
         clock: event time.
+        silent: keys that have stopped sending.
         dirty: keys with records that no snapshot covers.
         gone: keys that went and whose snapshots are still to be deleted: input offset at which they went.
         alarms: what the raised alarms said, by key.
@@ -62,6 +66,7 @@ class Ledger:
     def __init__(self, settings: LedgerSettings) -> None:
         self.keys = KeyTable()
         self.clock = EventClock(settings.ttl_ms, settings.max_skew_ms)
+        self.silent = SilentKeys(self.keys, settings.silence_ms)
         self.admission = Admission(settings.max_keys)
         self.dirty = DirtyKeys()
         self.gone: dict[bytes, int] = {}
@@ -145,6 +150,7 @@ class Ledger:
         self._first_in_flight.discard(slot)
         self.dirty.forget(slot)
         self.alarms.pop(key, None)
+        self.silent.since.pop(key, None)
         return slot
 
     def replay_from(self) -> Checkpoint:

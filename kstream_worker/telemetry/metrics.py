@@ -19,7 +19,8 @@ All names begin with `kstream_worker_`:
                 forgotten_keys_total{reason}            keys that went: expired or forgotten (a null value)
                 healed_partitions_total{topic,partition}  times it stood still and was started again
     gauges      live_keys{topic,partition}              keys that hold a model
-                alarmed_keys{topic,partition}           keys whose alarm is up
+                alarmed_keys{topic,partition}           keys whose alarm is up, that of silence apart
+                silent_keys{topic,partition}            keys without a record for longer than `detector.silence`
                 lag_records{topic,partition}            behind the last stable offset; absent when unknown
                 bank_bytes{topic,partition}             memory of the models
                 outbox_bytes{topic,partition}           outputs waiting for a commit
@@ -113,7 +114,10 @@ COUNTERS = {
 }
 GAUGES = {
     "live_keys": Description("Keys that hold a model.", _PARTITION),
-    "alarmed_keys": Description("Keys whose alarm is up.", _PARTITION),
+    "alarmed_keys": Description("Keys whose alarm is up, that of silence apart.", _PARTITION),
+    "silent_keys": Description(
+        "Keys without a record for longer than `detector.silence`; absent where that is 0.", _PARTITION
+    ),
     "lag_records": Description("Offsets behind the last stable offset; absent when unknown.", _PARTITION),
     "bank_bytes": Description("Memory of the models.", _PARTITION),
     "outbox_bytes": Description("Encoded outputs waiting for the next commit.", _PARTITION),
@@ -246,6 +250,10 @@ class Metrics(Telemetry, Collector):
         """Keys that hold a model, and those of them whose alarm is up."""
         self._set("live_keys", partition, live)
         self._set("alarmed_keys", partition, in_alarm)
+
+    def silent_keys(self, partition: TopicPartition, n: int | None) -> None:
+        """Keys that have stopped sending; None where nobody asked for them."""
+        self._set("silent_keys", partition, n)
 
     def lag(self, partition: TopicPartition, n: int | None) -> None:
         """Offsets between the position and the last stable offset; None when unknown, which is not 0."""

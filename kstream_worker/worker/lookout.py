@@ -75,6 +75,7 @@ class Lookout:
         """
         for tp, task in tasks.items():
             self._telemetry.keys(tp, task.live_keys, task.keys_in_alarm)
+            self._telemetry.silent_keys(tp, task.silent_keys)
             self._telemetry.bank_bytes(tp, task.bank_bytes)
             self._telemetry.outbox_bytes(tp, self._committer.size_of(tp))
             self._telemetry.replay_span(tp, task.ledger.span())

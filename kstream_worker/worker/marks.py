@@ -73,6 +73,7 @@ class Marks:
             tp = task.partition
             if task.ledger.ordinal:
                 log.info("replayed", partition=str(tp), records=task.ledger.ordinal)
+            task.go_live()
             del self._replays[tp]
             self._waiting.add(tp)
             self._pause([tp])

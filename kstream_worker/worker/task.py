@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -28,9 +27,13 @@ from kstream_worker.records import (
 from kstream_worker.state.format import Snapshot
 from kstream_worker.state.ledger import Ledger
 from kstream_worker.state.opening import Opening
+from kstream_worker.worker.alarms import Alarms, Place, place_of
 from kstream_worker.worker.board import AlarmBoard
 from kstream_worker.worker.columns import merged, moved, part_of, rows_of, without
+from kstream_worker.worker.silence import Silence
 from kstream_worker.worker.stages import Encoder, RejectLimit
+
+_FORGET, _EXPIRE, _FALL_SILENT = range(3)  # what happens to keys before a row, in this order
 
 
 class Task:
@@ -65,10 +68,9 @@ class Task:
         self._bank = bank
         self._encoder = encoder
         self._limit = limit
-        self._board = board
+        self._alarms = Alarms(partition, ledger, encoder, board, telemetry, now_ms)
         self._telemetry = telemetry
         self._clock = clock
-        self._now_ms = now_ms
         self._told: Counter[str] = Counter()  # warnings of the decoder, as of the last batch
         self._arl: float | None = None
 
@@ -84,8 +86,13 @@ class Task:
 
     @property
     def keys_in_alarm(self) -> int:
-        """Keys whose alarm is up."""
+        """Keys whose alarm is up, that of silence apart."""
         return len(self.ledger.alarms)
+
+    @property
+    def silent_keys(self) -> int | None:
+        """Keys that have stopped sending; None where nobody asks for them."""
+        return len(self.ledger.silent.since) if self.ledger.silent.limit_ms else None
 
     @property
     def bank_bytes(self) -> int:
@@ -140,8 +147,15 @@ class Task:
                 self.unload(key)
         ledger.open(opening.header, opening.attempts)
         ledger.gone |= dict.fromkeys(doomed, opening.header.replay_from)
-        for key, details in ledger.alarms.items():
-            self._board.raise_alarm(_text(key), {"partition": self.partition.partition, **details})
+        for key in ledger.alarms:
+            self._alarms.show(key)
+
+    def go_live(self) -> None:
+        """Everything that was processed before is so again: find out which keys are silent. Done once."""
+        silent = self.ledger.silent
+        if silent.begin(self.ledger.clock.now_ms):
+            for key in silent.since:
+                self._alarms.show(key)
 
     def letters(self, batch: Batch, rejects: Rejects) -> list[Messages]:
         """Dead letters of records that are no input."""
@@ -174,9 +188,7 @@ class Task:
 
     def close(self) -> None:
         """Take this partition's keys off the board; the state itself goes with the object."""
-        for key in self.ledger.alarms:
-            self._board.clear_alarm(_text(key))
-        self.ledger.alarms.clear()
+        self._alarms.close()
 
     # -- records --
 
@@ -211,6 +223,8 @@ class Task:
     def _process(self, batch: Batch, *, live: bool) -> list[Messages]:
         if not len(batch):
             return []
+        if live:
+            self.go_live()
         arl = self.ledger.arl_at(batch.offsets[0])
         if arl != self._arl:
             self._bank.retune(arl)
@@ -241,18 +255,24 @@ class Task:
 
     def _walk(self, batch: Batch, samples: Samples, refused: Rejects, *, live: bool) -> list[Messages]:
         """All samples, and between them what happens to keys: tombstones, and ticks of event time."""
+        before_ms = self.ledger.clock.now_ms
         clocks, ticks = self.ledger.clock.advance(samples.times, samples.stamps)
         if ticks and not self.ledger.ticks_matter(clocks):
             ticks = []  # to cut the batch there would cost, and change nothing
+        events = [(f[0], _FORGET) for f in samples.forget] + [(row, _EXPIRE) for row in ticks]
+        if live:
+            events += [(row, _FALL_SILENT) for row in self.ledger.silent.ticks(before_ms, clocks)]
         outputs: list[Messages] = []
         first = 0
-        for row, tick in sorted([(f[0], -1) for f in samples.forget] + [(row, row) for row in ticks]):
+        for row, event in sorted(events):
             outputs += self._score(batch, samples, clocks, slice(first, row), refused, live=live)
             first = row
-            if tick >= 0:
-                outputs += self._tick(samples, int(clocks[tick]), tick, live=live)
+            if event == _FORGET:
+                outputs += self._forget(*samples.forget.pop(0)[1:], int(clocks[row - 1]) if row else before_ms)
+            elif event == _EXPIRE:
+                outputs += self._tick(samples, int(clocks[row]), row, live=live)
             else:
-                outputs += self._forget(*samples.forget.pop(0)[1:])
+                outputs += self._fall_silent(samples, int(clocks[row]), row)
         return outputs + self._score(batch, samples, clocks, slice(first, len(samples)), refused, live=live)
 
     def _score(
@@ -271,6 +291,8 @@ class Task:
             rows, clocks, slots = rows_of(rows, kept), clocks[kept], slots[kept]
         if not len(rows):
             return []
+        heard = self.ledger.silent.heard(rows.keys) if live else []
+        back = [(row, self._silence(rows.keys[row], since)) for row, since in heard]
         started = self._clock()
         # What is read again was due long ago, whoever owned the partition then.
         self.ledger.touch(slots, rows.offsets, clocks, started if live else -inf)
@@ -280,12 +302,11 @@ class Task:
         if live:
             self._measure(scores)
         outputs = self._encoder.estimates(self.partition, rows, scores) if live else []
-        for transition in scores.transitions:
+        self.changed |= {int(slots[transition.row]) for transition in scores.transitions}
+        returned = [silence.returned(row, int(clocks[row])) for row, silence in back]
+        for transition in sorted(returned + scores.transitions, key=lambda transition: transition.row):
             row = transition.row
-            stamp = int((rows.times if rows.stamps is None else rows.stamps)[row])
-            self.changed.add(int(slots[row]))
-            place = (rows.keys[row], int(rows.offsets[row]), int(rows.times[row]), stamp)
-            outputs.append(self._transition(*place, transition))
+            outputs.append(self._alarms.publish(rows.keys[row], place_of(rows, row), transition))
         self._telemetry.stage_seconds("encode", self._clock() - scored)
         return outputs
 
@@ -332,82 +353,52 @@ class Task:
     def _tick(self, samples: Samples, clock_ms: int, row: int, *, live: bool) -> list[Messages]:
         """A tick of event time begins at this row: forget keys that were silent for too long."""
         ledger = self.ledger
-        offset, time_ms = int(samples.offsets[row]), int(samples.times[row])
-        stamp = time_ms if samples.stamps is None else int(samples.stamps[row])
-        outputs: list[Messages] = []
-        silent = ledger.keys.silent_since(ledger.clock.oldest_alive_ms(clock_ms), offset)
-        for key in silent:
-            transition = self._drop(key, offset)
-            if transition is not None:
-                outputs.append(
-                    self._transition(
-                        key, offset, time_ms, stamp, replace(transition, reason="expired"), ordinal=len(outputs)
-                    )
-                )
+        place = place_of(samples, row)
+        gone = ledger.keys.silent_since(ledger.clock.oldest_alive_ms(clock_ms), place.offset)
+        owed = [(key, end) for key in gone for end in self._drop(key, place.offset, "expired", clock_ms)]
         if live:
-            ledger.admission.tick(offset, len(ledger.keys))
-            if silent:
-                self._telemetry.forgotten_keys("expired", len(silent))
-        return outputs
+            ledger.admission.tick(place.offset, len(ledger.keys))
+            if gone:
+                self._telemetry.forgotten_keys("expired", len(gone))
+        return self._alarms.publish_others(place, owed)
 
-    def _forget(self, key: bytes, offset: int, time_ms: int) -> list[Messages]:
+    def _fall_silent(self, samples: Samples, clock_ms: int, row: int) -> list[Messages]:
+        """A tick of event time begins at this row: tell which keys were silent for longer than they may."""
+        silent = self.ledger.silent
+        keys = silent.tick(clock_ms, samples.keys[row])
+        raised = [(key, self._silence(key, silent.since[key]).raised(clock_ms)) for key in keys]
+        return self._alarms.publish_others(place_of(samples, row), raised)
+
+    def _forget(self, key: bytes, offset: int, time_ms: int, clock_ms: int) -> list[Messages]:
         """A tombstone."""
         slot = self.ledger.keys.slot(key)
         if slot is None or self.ledger.keys.covered[slot] > offset:  # it ended a former life of the restored key
             return []
-        transition = self._drop(key, offset)
+        owed = self._drop(key, offset, "forgotten", clock_ms)
         if offset >= self.ledger.live_from:
             self._telemetry.forgotten_keys("forgotten", 1)
-        return [] if transition is None else [self._transition(key, offset, time_ms, time_ms, transition)]
+        return [self._alarms.publish(key, Place(offset, time_ms, time_ms), transition) for transition in owed]
 
-    def _drop(self, key: bytes, offset: int) -> Transition | None:
+    def _drop(self, key: bytes, offset: int, reason: str, clock_ms: int) -> list[Transition]:
+        """A key goes; the ends of its alarms."""
+        slot, since = self._slot(key), self.ledger.silent.since.get(key)
+        transition = self._bank.forget(slot)
+        owed = [] if transition is None else [replace(transition, reason=reason)]
+        if since is not None:
+            owed.append(self._silence(key, since).dropped(reason, clock_ms))
+        self.changed.discard(slot)
+        self._changed_in_flight.discard(slot)
+        self.ledger.forget(key, offset)
+        self._alarms.show(key)
+        self._bank.free(slot)
+        return owed
+
+    def _slot(self, key: bytes) -> int:
         slot = self.ledger.keys.slot(key)
         if slot is None:
             raise KeyError(key)
-        transition = self._bank.forget(slot)
-        self.changed.discard(slot)
-        self._changed_in_flight.discard(slot)
-        alarm = self.ledger.alarms.get(key)
-        self.ledger.forget(key, offset)
-        if alarm is not None:
-            self._board.clear_alarm(_text(key))
-        self._bank.free(slot)
-        return transition
+        return slot
 
-    def _transition(
-        self, key: bytes, offset: int, time_ms: int, stamp: int, transition: Transition, ordinal: int = 0
-    ) -> Messages:
-        name = _text(key)
-        if transition.kind == "raised":
-            details = _details(offset, time_ms, transition)
-            self.ledger.alarms[key] = details
-            self._board.raise_alarm(name, {"partition": self.partition.partition, **details})
-        elif transition.kind == "cleared" and self.ledger.alarms.pop(key, None) is not None:
-            self._board.clear_alarm(name)
-        if offset >= self.ledger.live_from:
-            self._telemetry.transition(transition.kind)
-        now_ms = self._now_ms()
-        return self._encoder.alarm(self.partition, key, offset, time_ms, stamp, transition, now_ms, ordinal)
-
-
-def _details(offset: int, time_ms: int, transition: Transition) -> Mapping[str, object]:
-    """What the list of keys in alarm shows, kept with the key's snapshot."""
-    found = transition.explanation
-    return {
-        "offset": offset,
-        "event_time": time_ms,
-        "change_time": transition.change_time,
-        "evidence": transition.evidence,
-        "threshold": transition.threshold,
-        "direction": transition.direction,
-        "features": [name for name, _ in transition.features[:5]],
-        "guarantee": transition.guarantee,
-        **({} if found is None else {"kind": found.kind, "severity": found.severity}),
-    }
-
-
-def _text(key: bytes) -> str:
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(key).decode()
+    def _silence(self, key: bytes, since_ms: int) -> Silence:
+        slot = self._slot(key)
+        return Silence(slot, self._bank.seq(slot), since_ms, self.ledger.silent.limit_ms)

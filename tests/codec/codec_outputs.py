@@ -22,6 +22,7 @@ from kstream_worker.records import (
     TopicPartition,
     Transition,
 )
+from kstream_worker.worker.silence import Silence
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 EXAMPLES = SCHEMAS / "examples"
@@ -138,6 +139,11 @@ def example_messages() -> dict[str, Messages]:
     found["alarm_expired"] = encoder.alarm(INPUT, b"pump-8", 1055, *times, expired, NOW_MS, 1)
     notice = transition_of("notice", "not_stationary")
     found["alarm_notice"] = encoder.alarm(INPUT, b"pump-9", 1056, *times, notice, NOW_MS)
+    silence = Silence(slot=0, seq=1042, since_ms=1_759_999_741_000, limit_ms=240_000)
+    silent, returned = silence.raised(times[0]), silence.returned(5, times[0] + 20_000)
+    found["alarm_silent"] = encoder.alarm(INPUT, b"pump-10", 1057, *times, silent, NOW_MS)
+    later = (times[0] + 20_000, times[1] + 20_000)
+    found["alarm_returned"] = encoder.alarm(INPUT, b"pump-10", 1059, *later, returned, NOW_MS + 20_000)
     batch = make_batch([b'{"values":{"temp":"21.5"}}'], first=1060)
     batch.headers[0] = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
     rejects = Rejects([0], ["not_a_number"], ["values.temp: expected a number, found text '21.5'"])

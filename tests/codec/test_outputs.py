@@ -31,7 +31,8 @@ from jsonschema import Draft202012Validator
 from kstream_worker.codec.identity import ORDINALS, RANKS, Identity
 from kstream_worker.codec.partitions import murmur2, output_partition, partition_of
 from kstream_worker.codec.payloads import Alarm, Contribution, Estimate, Explanation, ModelEstimate
-from kstream_worker.records import TopicPartition
+from kstream_worker.records import TopicPartition, Transition
+from kstream_worker.worker.silence import Silence
 
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.json"))
 
@@ -87,7 +88,7 @@ def test_the_schema_knows_exactly_what_an_explanation_says() -> None:
     good = json.loads((EXAMPLES / "alarm_raised.json").read_bytes())
     told = good["explanation"]
     assert sum(one["value"] for one in told["contributions"]) == told["log_evidence"]
-    assert not validator("alarm").is_valid({**good, "explanation": {**told, "kind": "silent"}})
+    assert not validator("alarm").is_valid({**good, "explanation": {**told, "kind": "quiet"}})
     assert not validator("alarm").is_valid({**good, "explanation": {**told, "change_seq_high": None}})
     assert validator("alarm").is_valid({**good, "explanation": None})
 
@@ -119,7 +120,7 @@ def test_schemas_refuse_what_is_not_in_the_contract(kind: str, name: str) -> Non
 def test_the_schema_names_all_ways_in_which_an_alarm_clears() -> None:
     good = json.loads((EXAMPLES / "alarm_expired.json").read_bytes())
     schema = validator("alarm")
-    for reason in ("rearmed", "forgotten", "expired"):
+    for reason in ("rearmed", "returned", "forgotten", "expired"):
         assert schema.is_valid({**good, "reason": reason})
     assert not schema.is_valid({**good, "reason": "temp"})
     assert schema.is_valid({**good, "reason": "temp", "transition": "raised"})
@@ -248,6 +249,30 @@ def test_any_number_of_keys_may_expire_at_one_record() -> None:
     ids += [id_of(offset, "forgotten", rank) for offset in (4, 5, 6) for rank in ranks]  # rank 0: the record's own key
     ids += [id_of(offset, "temp", 0, "raised") for offset in (4, 5, 6)]
     assert len(set(ids)) == len(ids)
+
+
+def test_a_silence_has_ids_of_its_own_beside_those_of_the_keys_other_alarm() -> None:
+    encoder = encoder_of()
+
+    def id_of(transition: Transition, ordinal: int) -> str:
+        message = encoder.alarm(INPUT, b"k", 4, 6, 7, transition, NOW_MS, ordinal)
+        return str(payload(message.values[0])["id"])
+
+    silence = Silence(slot=0, seq=3, since_ms=5, limit_ms=1000)
+    reasons = ("expired", "forgotten")
+    ends = [silence.dropped(reason, 2000) for reason in reasons]
+    others = [transition_of("cleared", reason) for reason in reasons]
+    ids = [id_of(one, rank) for one in (silence.raised(2000), *ends, *others) for rank in (0, 1, RANKS)]
+    ids += [id_of(silence.returned(0, 2000), 0), id_of(transition_of(), 0)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_feature_may_have_the_name_of_a_way_in_which_alarms_clear() -> None:
+    kinds = ("raised", "cleared")
+    raised, cleared = (
+        encoder_of().alarm(INPUT, b"k", 4, 6, 7, transition_of(kind, "expired"), NOW_MS) for kind in kinds
+    )
+    assert payload(raised.values[0])["id"] != payload(cleared.values[0])["id"]
 
 
 def test_an_id_does_not_depend_on_the_wall_clock() -> None:

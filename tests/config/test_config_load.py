@@ -282,6 +282,8 @@ def test_wrong_values_say_what_was_expected(path: str, value: object, message: s
             {"pairing.mode": "explicit", "input.x": ["a", "b"], "detector.dependence": "whiten"},
             "whiten needs `pairing.mode` stream",
         ),
+        ({"detector.silence": "7d"}, "`detector.silence` (7d) must be shorter than `state.ttl` (7d)"),
+        ({"bus.kind": "files", "bus.files.inputs": "a", "detector.silence": "1h"}, "`detector.silence` is event time"),
         ({"model.kind": "koopman", "pairing.mode": "lag", "pairing.lag": 3}, "`koopman.lag` is 1 and `pairing.lag` 3"),
         ({"reference.delta": 0.1}, "`reference.delta` has no effect unless `pairing.mode` is reference"),
         ({"pairing.mode": "reference", "input.x": ["a", "b"]}, "`pairing.mode` reference takes one sample a record"),
@@ -314,6 +316,13 @@ def test_contradictions_are_refused_with_the_reason(changes: dict[str, object], 
             node = node.setdefault(part, {})
         node[name] = value
     assert any(message in problem for problem in problems_of(values))
+
+
+def test_without_a_time_to_live_a_silence_may_last_for_any_time() -> None:
+    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(KAFKA))
+    values["detector"] = values.get("detector", {}) | {"silence": "30d"}
+    values["state"] = {"ttl": 0}
+    assert from_dict(values).detector.silence == 30 * 86_400
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ def test_a_snapshot_continues_in_a_fresh_bank(case: Case, expected: tuple[list[A
     second.restore(place, saved)
     assert second.snapshot(place) == saved
     assert second.raised(place) == first.raised(slot)
+    assert second.seq(place) == first.seq(slot) == at
     tail = feed(case, second, [place] * (LENGTH - at), tuple(c[at:] for c in rows))
     assert gather([(0, head), (at, tail)]) == expected[0]
     assert state_of(second, place) == expected[1]
@@ -180,9 +181,11 @@ def test_update_leaves_its_input_alone(case: Case) -> None:
 def test_asking_changes_nothing(case: Case) -> None:
     bank = case.make(SEED)
     slot = bank.allocate(b"key")
+    assert bank.seq(slot) == 0
     for at in range(0, LENGTH, 10):
         feed(case, bank, [slot] * 10, tuple(c[at : at + 10] for c in stream(1)))
         before = bank.snapshot(slot)
+        assert bank.seq(slot) == at + 10
         owed = bank.forget(slot)
         assert (owed is not None) == bank.raised(slot)
         if owed is not None:

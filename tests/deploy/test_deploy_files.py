@@ -37,6 +37,7 @@ def exported() -> dict[str, set[str]]:
     metrics.records(tp, 1)
     metrics.rejects("not_finite", 1)
     metrics.keys(tp, 1, 1)
+    metrics.silent_keys(tp, 1)
     metrics.lag(tp, 1)
     metrics.bank_bytes(tp, 1)
     metrics.outbox_bytes(tp, 1)

@@ -97,6 +97,10 @@ class TinyBank:
         """None: nothing is stated."""
         return None
 
+    def seq(self, slot: int) -> int:
+        """Samples so far."""
+        return self._rows[slot][0]
+
     def snapshot(self, slot: int) -> bytes:
         """The row and its checksum."""
         row = np.array(tuple(self._rows[slot]), dtype=_ROW).tobytes()

@@ -14,6 +14,8 @@ from kstream_worker.state.dirty import DirtyKeys
 from kstream_worker.state.format import HEADER_KEY, Header
 from kstream_worker.state.keys import KeyTable
 from kstream_worker.state.ledger import Checkpoint, Ledger
+from kstream_worker.state.opening import Opening
+from kstream_worker.state.silence import SilentKeys
 from kstream_worker.worker import journal, opener
 from kstream_worker.worker.task import Task
 from kstream_worker.worker.unowned import UnownedWatch
@@ -127,6 +129,24 @@ def expired_keys_that_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KeyTable, "silent_since", restored_ones_stay)
 
 
+def silences_that_the_next_process_does_not_know(patch: pytest.MonkeyPatch) -> None:
+    def begin(self: SilentKeys, clock_ms: int) -> bool:
+        self._begun = True
+        return False
+
+    patch.setattr(SilentKeys, "begin", begin)
+
+
+def silences_that_are_known_before_the_end_of_a_replay(patch: pytest.MonkeyPatch) -> None:
+    open_task = Task.open
+
+    def open_and_begin(self: Task, opening: Opening, doomed: Iterable[bytes]) -> None:
+        open_task(self, opening, doomed)
+        self.go_live()
+
+    patch.setattr(Task, "open", open_and_begin)
+
+
 def replays_without_a_bound(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(journal, "_LATE", float("inf"))
     patch.setattr(journal, "_TOO_LATE", float("inf"))
@@ -152,6 +172,8 @@ MUTANTS: tuple[Break, ...] = (
     deletions_taken_for_committed_that_were_not,
     keys_whose_last_sight_is_forgotten,
     expired_keys_that_stay,
+    silences_that_the_next_process_does_not_know,
+    silences_that_are_known_before_the_end_of_a_replay,
     replays_without_a_bound,
     partitions_that_nobody_claims,
 )

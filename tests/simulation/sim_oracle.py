@@ -37,6 +37,7 @@ class PartitionState:
     keys: Mapping[bytes, KeyState]
     clock_ms: int
     closed: bool
+    silent: Mapping[bytes, int]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def state_of(task: Task) -> PartitionState:
         snapshot = task.snapshot(slot)
         keys[key] = KeyState(snapshot.model, snapshot.seen_ms)
     closed = ledger.admission.closed_from(ledger.reached)
-    return PartitionState(keys, ledger.clock.now_ms, bool(closed))
+    return PartitionState(keys, ledger.clock.now_ms, bool(closed), dict(ledger.silent.since))
 
 
 @lru_cache(maxsize=16)

@@ -48,7 +48,7 @@ def config_of(scenario: Scenario, identity: str, arl: float) -> Config:
     return change(
         _BASE,
         bus=change(_BASE.bus, kafka=change(_BASE.bus.kafka, group_instance_id=identity)),
-        detector=change(_BASE.detector, arl=arl),
+        detector=change(_BASE.detector, arl=arl, silence=scenario.silence_ms / 1000),
         commit=change(_BASE.commit, max_bytes=scenario.max_bytes),
         state=change(
             _BASE.state,

@@ -40,6 +40,7 @@ class Scenario:
         real: whether the models are real ones.
         processes: that share the work.
         ttl_ms: of silent keys; 0 for ever.
+        silence_ms: `detector.silence`.
         max_keys: of a partition.
         interval_s: `state.interval`.
         replay_records: `state.replay_records`.
@@ -54,6 +55,7 @@ class Scenario:
     real: bool
     processes: int
     ttl_ms: int
+    silence_ms: int
     max_keys: int
     interval_s: float
     replay_records: int
@@ -79,6 +81,7 @@ def scenario_of(seed: int) -> Scenario:
     draw = random.Random(f"scenario {seed}")
     real = seed // SEEDS_PER_SCRIPT % 16 == 9
     ttl_ms = shape.choice((0, 1600, 1600, 3200, 6400))
+    silence = random.Random(f"silence {seed // SEEDS_PER_SCRIPT}")
     script = ScriptSettings(
         seed=seed // SEEDS_PER_SCRIPT,
         partitions=shape.choice((1, 1, 2, 2, 3)),
@@ -94,6 +97,7 @@ def scenario_of(seed: int) -> Scenario:
         real=real,
         processes=draw.choice((1, 1, 2, 2, 3)),
         ttl_ms=ttl_ms,
+        silence_ms=silence.choice((0, 100, 400, 1500)),
         max_keys=shape.choice((2, 3, 4, 100)),
         interval_s=draw.choice((0.0, 0.1, 0.5, 3.0, 1e6)),
         replay_records=draw.choice((5, 20, 60, 1_000_000)),

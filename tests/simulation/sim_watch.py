@@ -12,7 +12,7 @@ from sim_script import TOPIC
 
 from kstream_worker.bus.fake import FakeBroker
 from kstream_worker.bus.fake.log import FakeRecord
-from kstream_worker.records import TopicPartition
+from kstream_worker.records import SILENT, TopicPartition
 from kstream_worker.state.format import CorruptState, Header, decode_header, decode_snapshot, input_key
 
 
@@ -97,13 +97,15 @@ class StateWatch:
         return header
 
     def _take_alarms(self, partition: int) -> None:
-        """The last transition of each key that was published since."""
+        """The last transition of each key that was published since; silence is no state, so it needs no snapshot."""
         found = self._broker.log(TopicPartition(OUTPUTS[1], partition)).read(self._alarm_cursors[partition], -1)
         self._alarm_cursors[partition] = found.position
         for record in found.records:
             assert record.key is not None
             assert record.value is not None
             alarm = json.loads(record.value)
+            if (alarm["explanation"] or {}).get("kind") == SILENT:
+                continue
             self._alarms[partition][record.key] = (alarm["offset"], alarm["transition"])
 
     def _check(self, partition: int, header: Header) -> None:

@@ -272,8 +272,13 @@ class World:
 
     def _check_boards(self) -> None:
         for identity, worker in self.workers.items():
-            listed = {alarm["key"] for alarm in worker._board.alarms()["alarms"]}  # type: ignore[attr-defined]
-            wanted = {key.decode() for task in worker._tasks.values() for key in task.ledger.alarms}
+            shown = worker._board.alarms()  # type: ignore[attr-defined]
+            listed = {(alarm["key"], alarm.get("silent_since")) for alarm in shown["alarms"]}
+            wanted = {
+                (key.decode(), task.ledger.silent.since.get(key))
+                for task in worker._tasks.values()
+                for key in [*task.ledger.alarms, *task.ledger.silent.since]
+            }
             if listed != wanted:
                 raise Found(f"{identity} shows {sorted(listed)} in alarm, and {sorted(wanted)} are")
 
@@ -318,4 +323,5 @@ def _explain(wanted: Any, found: Any) -> str:
     for key, state in wanted.keys.items():
         if found.keys[key] != state:
             return f"key {key!r} is {found.keys[key]}, where {state} is wanted"
-    return f"clock {found.clock_ms}, closed {found.closed}, where {wanted.clock_ms}, {wanted.closed} are wanted"
+    has, wants = ((state.clock_ms, state.closed, dict(state.silent)) for state in (found, wanted))
+    return f"clock, whether it is full, and silent keys are {has}, where {wants} are wanted"

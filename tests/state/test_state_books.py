@@ -17,6 +17,7 @@ from kstream_worker.state.dirty import DirtyKeys
 from kstream_worker.state.format import Header
 from kstream_worker.state.keys import KeyTable
 from kstream_worker.state.ledger import MOST_DEATHS, Ledger, LedgerSettings
+from kstream_worker.state.silence import SilentKeys
 
 TTL_MS = 6400
 TICK_MS = TTL_MS // 64
@@ -100,6 +101,10 @@ def test_the_table_of_keys_is_a_dictionary(steps: list[tuple[str, bytes, int]]) 
     for seen_ms in range(11):
         silent = sorted(key for key, (_, number) in model.items() if number < seen_ms and number <= 5)
         assert table.silent_since(seen_ms, offset=5) == silent
+        between = {key: number for key, (_, number) in sorted(model.items()) if 2 <= number < seen_ms}
+        assert list(table.seen_between(2, seen_ms).items()) == list(between.items())
+        later = [number for _, number in model.values() if number >= seen_ms]
+        assert table.oldest_seen(seen_ms) == min(later, default=np.iinfo(np.int64).max)
 
 
 def test_slots_of_keys_are_found_together_or_not_at_all() -> None:
@@ -110,6 +115,36 @@ def test_slots_of_keys_are_found_together_or_not_at_all() -> None:
     assert slots is not None
     assert slots.tolist() == [1, 3, 1]
     assert table.lookup([b"b", b"c"]) is None
+
+
+# -- silence --
+
+
+def test_a_batch_is_cut_at_a_tick_only_where_a_key_can_fall_silent() -> None:
+    table = KeyTable()
+    silent = SilentKeys(table, limit_ms=800)  # ticks of 100
+    for slot, (key, seen_ms) in enumerate([(b"gone", 50), (b"late", 700), (b"here", 1000)]):
+        table.add(key, slot, seen_ms=seen_ms)
+    assert silent.begin(1000)
+    assert not silent.begin(5000)  # once
+    assert silent.since == {b"gone": 50}
+    clocks = column(1050, 1150, 1499, 1501, 1599, 1600)
+    assert silent.ticks(1000, clocks) == [5]  # `late` at 1600 at the earliest, though four ticks begin before
+    assert silent.tick(1600, speaking=b"here") == [b"late"]
+    assert silent.ticks(1600, column(1700, 1799)) == []
+    assert silent.ticks(1600, column(1700, 2000)) == [1]  # `here`, and who came at 1700 is not
+    assert silent.ticks(1600, column(1700, 2650)) == [1]
+    assert silent.tick(2650, speaking=b"here") == []
+    assert silent.heard([b"new", b"late", b"here", b"late"]) == [(1, 700)]
+    assert silent.since == {b"gone": 50}
+
+
+def test_without_a_limit_nobody_is_silent() -> None:
+    table = KeyTable()
+    table.add(b"gone", 0, seen_ms=0)
+    silent = SilentKeys(table, 0)
+    assert not silent.begin(10**12)
+    assert silent.ticks(10**12, column(2 * 10**12)) == []
 
 
 # -- what is dirty --

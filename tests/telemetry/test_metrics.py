@@ -63,6 +63,8 @@ def work(telemetry: Telemetry) -> None:
     telemetry.commit("committed", 0.014)
     telemetry.published("estimate", 148)
     telemetry.keys(FIRST, 20, 1)
+    telemetry.silent_keys(FIRST, 4)
+    telemetry.silent_keys(SECOND, None)
     telemetry.lag(FIRST, 7)
     telemetry.bank_bytes(FIRST, 4096)
     telemetry.outbox_bytes(FIRST, 512)
@@ -95,6 +97,8 @@ def test_what_the_worker_tells_is_what_prometheus_reads() -> None:
     assert value(metrics, "published_records_total", kind="estimate") == 148
     assert value(metrics, "live_keys", **partition) == 20
     assert value(metrics, "alarmed_keys", **partition) == 1
+    assert value(metrics, "silent_keys", **partition) == 4
+    assert value(metrics, "silent_keys", topic="readings", partition="1") is None
     assert value(metrics, "lag_records", **partition) == 7
     assert value(metrics, "bank_bytes", **partition) == 4096
     assert value(metrics, "outbox_bytes", **partition) == 512
