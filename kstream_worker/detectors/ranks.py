@@ -51,12 +51,9 @@ from kstream_worker.detectors.ranks_layout import (
     WARM_TIME,
     WHITEN,
     Options,
-    bytes_by_part,
-    column_weights,
-    make_layout,
-    make_scratch,
 )
 from kstream_worker.detectors.ranks_report import guarantee_of_alarm, read_crossing
+from kstream_worker.detectors.ranks_rows import bytes_by_part, column_weights, make_layout, make_scratch
 from kstream_worker.detectors.seasons import forget_half
 from kstream_worker.detectors.streams import StreamBank, Walk
 from kstream_worker.detectors.thresholds import WEEK_MS, escalator, samples_per_day

@@ -19,8 +19,8 @@ from kstream_worker.detectors.ranks_layout import (
     WHITENED,
     Layout,
     hidden_scores,
-    runs_of_column,
 )
+from kstream_worker.detectors.ranks_rows import runs_of_column
 from kstream_worker.detectors.ranks_spikes import LAST
 from kstream_worker.detectors.whitening import AR_ORDER
 

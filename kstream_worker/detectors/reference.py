@@ -16,15 +16,8 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
 from kstream_worker.detectors.ranks_kernel import CLEARED, CROSSED
-from kstream_worker.detectors.ranks_layout import (
-    ARMED,
-    COUNT,
-    PHASE,
-    RAISED,
-    Layout,
-    make_scratch,
-    sample_weights,
-)
+from kstream_worker.detectors.ranks_layout import ARMED, COUNT, PHASE, RAISED, Layout
+from kstream_worker.detectors.ranks_rows import make_scratch, sample_weights
 from kstream_worker.detectors.reference_arming import freeze
 from kstream_worker.detectors.reference_bets import is_playable, tolerance
 from kstream_worker.detectors.reference_kernel import walk

@@ -6,17 +6,17 @@ the learned score, the bets and their runs.
 
 from __future__ import annotations
 
-from kstream_worker.detectors import ranks_layout
+from kstream_worker.detectors import ranks_rows
 from kstream_worker.detectors.ranks_layout import (
     BLOCK_SUM,
     HEADER,
     MAX_PRODUCT_DIMS,
     NO_DEPENDENCE,
     PROFILES,
-    Cursor,
     Layout,
     Options,
 )
+from kstream_worker.detectors.ranks_rows import Cursor
 from kstream_worker.detectors.reference_bets import LEARNED_BETS, LEARNED_PAYOFFS, PAYOFFS, SIDED_BETS
 
 LEAST = 200  # samples that a reference must have: measured down to that, see docs/detection.md
@@ -63,7 +63,7 @@ def make_layout(dims: int, samples: int) -> Layout:
     bags.take(-bags.here % 4, "reference ring")  # samples of the reference may lie there, as float64
     at.take(max(0, samples * dims - (at.here - union) - bags.here // 4), "reference beyond the rest")
     # Of what the rank detector has besides, there is nothing: empty sections, no columns.
-    layout = ranks_layout.make_layout(
+    layout = ranks_rows.make_layout(
         dims, samples, NO_DEPENDENCE, Options(spikes=False, transform="none", explained=False)
     )
     return layout._replace(

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import bets, ranking
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.detectors.ranks_layout import ARMED, PHASE, WHITEN, column_weights, make_layout
+from kstream_worker.detectors.ranks_layout import ARMED, PHASE, WHITEN
+from kstream_worker.detectors.ranks_rows import column_weights, make_layout
 from kstream_worker.numerics.jit import jit
 from kstream_worker.numerics.random import stream_of, uniform
 from kstream_worker.records import Scores, Transition

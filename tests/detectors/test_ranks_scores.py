@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from benchmarks import hidden
 from kstream_worker.detectors import ranking, ranks_spikes
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.detectors.ranks_layout import FACTORS, FAIR, PICKED, Options, column_weights, make_layout
+from kstream_worker.detectors.ranks_layout import FACTORS, FAIR, PICKED, Options
 from kstream_worker.detectors.ranks_report import column_scores
+from kstream_worker.detectors.ranks_rows import column_weights, make_layout
 from kstream_worker.detectors.ranks_sample import root, wants_root
 from kstream_worker.records import Transition
 

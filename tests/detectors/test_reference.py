@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks import arl_reference
 from kstream_worker.detectors import ranking, reference_bets
-from kstream_worker.detectors.ranks_layout import sample_weights
+from kstream_worker.detectors.ranks_rows import sample_weights
 from kstream_worker.detectors.reference import ReferenceBank, digest_of
 from kstream_worker.detectors.reference_layout import make_layout
 from kstream_worker.numerics.random import stream_of, uniform

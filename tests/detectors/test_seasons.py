@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors.civil import CivilClock
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.detectors.ranks_layout import PHASE, SEASONS, WARMING, Options, make_layout
+from kstream_worker.detectors.ranks_layout import PHASE, SEASONS, WARMING, Options
+from kstream_worker.detectors.ranks_rows import make_layout
 from kstream_worker.numerics.math import sincos_of_turns
 from kstream_worker.records import Scores, Transition
 
