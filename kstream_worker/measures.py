@@ -37,7 +37,7 @@ class Telemetry:
         """float64[n], evidence, and what each sample's key needs for an alarm (NaN where it is not known yet)."""
 
     def transition(self, kind: str) -> None:
-        """One alarm `raised` or `cleared`, or one `notice`."""
+        """One alarm `raised` or `cleared`, one `notice`, or a key that is `silent` or has `returned`."""
 
     def stage_seconds(self, stage: str, seconds: float) -> None:
         """Time of one batch in one of `STAGES`."""

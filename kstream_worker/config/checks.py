@@ -201,9 +201,9 @@ def _silence(config: Config) -> Iterator[str]:
         return
     if config.bus.kind == "files" and not config.input.timestamp:
         yield "`detector.silence` is event time, and lines of files have none of their own: bind `input.timestamp`"
-    if 0 < ttl_s <= limit_s:
+    if 0 < ttl_s <= limit_s * 9 / 8:
         yield (
-            f"`detector.silence` ({format_duration(limit_s)}) must be shorter than `state.ttl` "
+            f"`detector.silence` ({format_duration(limit_s)}), an eighth of it added, must be shorter than `state.ttl` "
             f"({format_duration(ttl_s)}): keys would be forgotten before their silence is an alarm; lower the one, or "
             "raise the other, or set `state.ttl` to 0"
         )

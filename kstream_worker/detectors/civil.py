@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from importlib import resources
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from kstream_worker.records import IntColumn
 
+DAY_MS = 86_400_000
 _STEP_MS = 900_000  # offsets change at full quarters of an hour of UTC, in all zones since 1972
 _SECOND_MS = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,13 +29,7 @@ class CivilClock:
     """
 
     def __init__(self, zone: str) -> None:
-        try:
-            self._zone = ZoneInfo(zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise ValueError(
-                f"time_zone is {zone!r}: no such zone is known here; take a name of the tz database, such as "
-                "Europe/Berlin, and have that database installed (package tzdata)"
-            ) from error
+        self._zone = _zone(zone)
         self._offset = lru_cache(maxsize=65_536)(self._offset_of)
         self._fixed = zone == "UTC"
 
@@ -50,3 +46,12 @@ class CivilClock:
         at = _EPOCH + timedelta(milliseconds=step * _STEP_MS)
         offset = at.astimezone(self._zone).utcoffset() or timedelta(0)
         return round(offset.total_seconds()) * _SECOND_MS
+
+
+def _zone(name: str) -> ZoneInfo:
+    """Of the package `tzdata`, never of the system: processes of one release must agree on every offset."""
+    database = resources.files("tzdata")
+    if name not in database.joinpath("zones").read_text(encoding="ascii").split():
+        raise ValueError(f"time_zone is {name!r}: take a name of the tz database, such as Europe/Berlin")
+    with database.joinpath("zoneinfo", *name.split("/")).open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from kstream_worker.detectors import report
-from kstream_worker.detectors.civil import CivilClock
+from kstream_worker.detectors.civil import DAY_MS, CivilClock
 from kstream_worker.detectors.history import settle
 from kstream_worker.detectors.ranks_arming import arm
 from kstream_worker.detectors.ranks_columns import credit_from_now
@@ -156,6 +156,8 @@ class RankBank(StreamBank):
         self.feature_names = report.feature_names(feature_names, dims)
         self._hold = on_alarm == "hold"
         periods = _periods(period, dependence)
+        if time_zone != "UTC" and any(length % DAY_MS for length in periods):
+            raise ValueError("time_zone is for periods of whole days: clocks that are changed break up shorter ones")
         self._clock = CivilClock(time_zone)
         options = Options(profile, spikes, transform, explained, periods, period == "auto")
         shape = dims, warmup, DEPENDENCE[dependence], options

@@ -177,6 +177,8 @@ def _scale_sizes(
         for i in range(m):
             values[i] = samples[(first + i) * d + j]
         start_volatility(values, m, vol)
+        if vol[MEAN_VARIANCE] == 0.0:
+            continue
         for i in range(n):
             scaled[i] = volatility_step(samples[i * d + j], vol)
         for i in range(m):

@@ -42,6 +42,7 @@ from kstream_worker.numerics.math import log
 LAGS = 2  # former hourly means in the regression that tests
 DAY_SPAN = 3 * 24  # hours that must have been seen: three whole periods
 WEEK_SPAN = 3 * 168
+LEAST_FREE = 48  # degrees of freedom of a test: with fewer its limit is too low, by half at 12
 GAIN = 0.9  # over the last period, squared errors with the season may be so much of those without it
 
 
@@ -143,8 +144,8 @@ def _shows(shorts: np.ndarray, j: int, p: int, state: np.ndarray, plan: np.ndarr
         former[1] = former[0]
         former[0] = y
     free = used - large
-    if free < 10 or rss[1] <= 1e-12 * used:
-        return bool(free >= 10 and rss[0] > 1e-9 * used)
+    if free < LEAST_FREE or rss[1] <= 1e-12 * used:
+        return bool(free >= LEAST_FREE and rss[0] > 1e-9 * used)
     f = (rss[0] - rss[1]) / TERMS_PER_PERIOD / (rss[1] / free)
     # The chi-square quantile of 6 degrees at 1e-4 / d, and what an F quantile adds to it at so few degrees.
     limit = (27.86 + 2.3 * log(1.0 * plan[DIMS])) / TERMS_PER_PERIOD * (1.0 + 13.0 / free)

@@ -20,6 +20,7 @@ MEAN_VARIANCE, VARIANCE = range(VOL_TERMS)  # v, which is 0 where nothing is div
 
 OMEGA, ALPHA, BETA = 0.02, 0.06, 0.92
 CAP = 9.0
+LEAST_VARIANCE = 1e-300  # below it squares are lost
 
 
 @inline
@@ -37,7 +38,7 @@ def volatility_step(e: float, vol: np.ndarray) -> float:
 
 @inline
 def start_volatility(e: np.ndarray, n: int, vol: np.ndarray) -> None:
-    """Start from the variance of n innovations that are not all 0.
+    """Start from the variance of n innovations; where that is next to nothing, nothing is divided.
 
     Args:
         e: float64[>= n].
@@ -47,5 +48,6 @@ def start_volatility(e: np.ndarray, n: int, vol: np.ndarray) -> None:
     variance = 0.0
     for i in range(n):
         variance += e[i] * e[i]
-    vol[MEAN_VARIANCE] = variance / n
-    vol[VARIANCE] = variance / n
+    variance = variance / n if variance > LEAST_VARIANCE * n else 0.0
+    vol[MEAN_VARIANCE] = variance
+    vol[VARIANCE] = variance

@@ -64,6 +64,16 @@ class KeyTable:
         self.stored[slot] = stored
         self._live[slot] = True
 
+    def see(self, slots: IntColumn, clocks: IntColumn) -> None:
+        """Keys sent records that their models hold already: of a key reset by hand the snapshot does not say when.
+
+        Args:
+            slots: int64[n]; -1 for keys that have none.
+            clocks: int64[n], the partition's clock at each record.
+        """
+        known = slots >= 0
+        np.maximum.at(self.seen, slots[known], clocks[known])
+
     def remove(self, key: bytes) -> int:
         """A key has gone; the slot that it had."""
         slot = self._slots.pop(key)

@@ -8,7 +8,7 @@ All names begin with `kstream_worker_`:
                 missing_values_total                    values that accepted samples lack
                 scored_samples_total                    samples or pairs that went through the models
                 clipped_ratios_total                    ratio estimates set to the floor before the logarithm
-                alarm_transitions_total{kind}           alarms raised and cleared, and notices
+                alarm_transitions_total{kind}           alarms raised, cleared; notices; silences
                 published_records_total{kind}           committed estimates, alarms and dead letters
                 state_snapshots_total                   snapshots and tombstones committed to the state topic
                 state_snapshot_bytes_total              their bytes
@@ -91,7 +91,9 @@ COUNTERS = {
     "scored_samples": Description("Samples or pairs that went through the models."),
     "clipped_ratios": Description("Ratio estimates set to the floor before the logarithm."),
     "alarm_transitions": Description(
-        "Alarms raised and cleared, and notices.", ("kind",), known=("raised", "cleared", "notice")
+        "Alarms of changes raised and cleared, notices, silences and their ends.",
+        ("kind",),
+        known=("raised", "cleared", "notice", "silent", "returned"),
     ),
     "published_records": Description(
         "Records committed to the outputs.", ("kind",), known=("estimate", "alarm", "dead_letter")
@@ -231,7 +233,7 @@ class Metrics(Telemetry, Collector):
         self._observe("evidence_ratio", values / threshold)
 
     def transition(self, kind: str) -> None:
-        """One alarm `raised` or `cleared`, or one `notice`."""
+        """One alarm `raised` or `cleared`, one `notice`, or a key that is `silent` or has `returned`."""
         self._add("alarm_transitions", 1, kind)
 
     def stage_seconds(self, stage: str, seconds: float) -> None:

@@ -61,7 +61,8 @@ class Alarms:
             self._ledger.alarms.pop(key, None)
         self.show(key)
         if place.offset >= self._ledger.live_from:
-            self._telemetry.transition(transition.kind)
+            silence = {"raised": "silent", "cleared": "returned"} if transition.of_silence else {}
+            self._telemetry.transition(silence.get(transition.kind, transition.kind))
         return self._encoder.alarm(self._partition, key, *place, transition, self._now_ms(), ordinal)
 
     def publish_others(self, place: Place, transitions: Iterable[tuple[bytes, Transition]]) -> list[Messages]:

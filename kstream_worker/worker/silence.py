@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kstream_worker.records import SILENT, Explanation, Transition
 
 RETURNED = "returned"
-_WHY = "No statistics are behind it: the key sent nothing for so long, by the event time of its partition."
+_WHY = "no statistics: no record of the key was accepted for so long, by the event time of its partition"
 
 
 class Silence(NamedTuple):

@@ -287,6 +287,7 @@ class Task:
             slots = self._admit(batch, rows, refused, live=live)
         wanted = slots >= 0 if live else (slots >= 0) & (self.ledger.keys.covered[slots] <= rows.offsets)
         if not wanted.all():
+            self.ledger.keys.see(slots[~wanted], clocks[~wanted])
             kept = np.flatnonzero(wanted)
             rows, clocks, slots = rows_of(rows, kept), clocks[kept], slots[kept]
         if not len(rows):

@@ -137,7 +137,16 @@ def example_messages() -> dict[str, Messages]:
     found["alarm_forgotten"] = encoder.alarm(INPUT, b"\x00\xff", 1050, -1, -1, transition_of("cleared"), NOW_MS)
     expired = transition_of("cleared", "expired")
     found["alarm_expired"] = encoder.alarm(INPUT, b"pump-8", 1055, *times, expired, NOW_MS, 1)
-    notice = transition_of("notice", "not_stationary")
+    notice = replace(
+        transition_of("notice", "not_stationary"),
+        evidence=0.0,
+        change_seq=1042,
+        change_time=times[0],
+        direction="both",
+        features=(),
+        guarantee="none",
+        guarantee_reason="Not stationary: the last 3 alarms each came soon after an arming.",
+    )
     found["alarm_notice"] = encoder.alarm(INPUT, b"pump-9", 1056, *times, notice, NOW_MS)
     silence = Silence(slot=0, seq=1042, since_ms=1_759_999_741_000, limit_ms=240_000)
     silent, returned = silence.raised(times[0]), silence.returned(5, times[0] + 20_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
+import zoneinfo
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -197,9 +198,23 @@ def test_the_change_of_the_clock_raises_no_alarm() -> None:
     assert raised(run(bank_of(period=(DAY,)), y, times))[0].seq in range(2_800, 3_100)
 
 
+def test_zones_are_those_of_the_package_whatever_the_host_has() -> None:
+    """A system's database is another one on the next host, and what it says of a zone would change bits."""
+    zoneinfo.reset_tzpath(to=())
+    try:
+        assert CivilClock("Europe/Berlin").local(np.array([0])).tolist() == [3_600_000]
+        assert CivilClock("UTC").local(np.array([0])).tolist() == [0]
+    finally:
+        zoneinfo.reset_tzpath()
+    with pytest.raises(ValueError, match="tz database"):
+        CivilClock("localtime")  # of this host
+
+
 def test_unknown_zones_and_periods_are_named() -> None:
     with pytest.raises(ValueError, match="tz database"):
         bank_of(period=(DAY,), time_zone="Mars/Olympus")
+    with pytest.raises(ValueError, match="whole days"):
+        bank_of(period=(DAY, HOUR), time_zone="Europe/Berlin")
     with pytest.raises(ValueError, match="'none', 'auto' or periods"):
         bank_of(period="daily")
     with pytest.raises(ValueError, match="at most 3"):

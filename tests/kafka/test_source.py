@@ -160,3 +160,23 @@ def test_an_answer_that_came_too_late_is_not_taken_for_a_new_one(kafka_process, 
         kafka_process.thaw()
         until(lambda: member.commit(progress={partition: Progress(2)}, token="new").value == "committed")
         assert member.committed() == (2, "new")
+
+
+def test_what_the_client_parked_comes_back_while_another_partition_is_read(kafka, make_topic):
+    """It parks what it holds of a paused partition, and left to itself never takes it back while there are others."""
+    topic = make_topic(2)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with KafkaProducer(bootstrap_servers=kafka) as producer:
+        for partition in (first, second):
+            for n in range(50):
+                producer.send(topic, b"%d" % n, partition=partition.partition)
+    with members(Member(kafka, topic, consumer={**Member.QUICK, "max_poll_records": 10})) as member:
+        member.join(2, resume=False)
+        member.resume([first])
+        member.read(10)  # forty are left in line
+        member.source.pause([first])
+        assert not member.poll(resume=False).batches
+        member.resume([second])
+        assert sum(map(len, member.read(50))) == 50
+        member.source.resume([first])
+        assert [offset for batch in member.read(40) for offset in batch.offsets] == list(range(10, 50))

@@ -449,3 +449,12 @@ def _restored(happened: list[tuple[str, bytes]], stored: dict[bytes, int], repla
             models.pop(key, None)
             covered.pop(key, None)
     return models
+
+
+def test_records_that_a_model_holds_already_say_when_its_key_was_last_seen() -> None:
+    """Of a key that was reset by hand the snapshot does not know."""
+    keys = KeyTable()
+    keys.add(b"a", 0, covered=100, seen_ms=1_000)
+    keys.add(b"b", 1, covered=100, seen_ms=9_000)
+    keys.see(np.array([0, -1, 0, 1, 0]), np.array([3_000, 8_000, 5_000, 4_000, 2_000]))
+    assert keys.seen[:2].tolist() == [5_000, 9_000]

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NOT_A_MEMBER = "the group has gone on without this member"
-INSTANCE_FENCED = (
-    "another process uses the same group.instance.id; give each process its own (or the group's coordinator was lost "
-    "while this one joined, and its repeated request was taken for another's: then to start again is enough)"
-)
+INSTANCE_FENCED = "another process uses the same group.instance.id; give each process its own"
 PRODUCER_FENCED = (
     "another process uses the same transactional id, and this one was put out; see that each process has its own"
 )

@@ -35,6 +35,17 @@ def rejoin_wanted(consumer: Any) -> bool:
     return bool(consumer._coordinator.rejoin_needed)
 
 
+def free_line(consumer: Any) -> None:
+    """Free the place of the records in line once they are used up.
+
+    What the client holds of a partition that is paused it parks, and takes it back where that place is free, which
+    used-up records leave it never: resumed while others are read, the partition would stand still for good.
+    """
+    fetcher = consumer._fetcher
+    if not fetcher._next_partition_records:
+        fetcher._next_partition_records = None
+
+
 class KeptJoin:
     """A join in flight that is not thrown away when it ends between two polls.
 

@@ -166,6 +166,7 @@ class KafkaSource:
 
     def _fetch(self, deadline: Deadline) -> dict[ClientPartition, list[Any]]:
         slice_s = max(min(deadline.left_s(), SETTLED_SLICE_S), SHORTEST_POLL_S)
+        internals.free_line(self._consumer)
         with collector_paused():
             records: dict[ClientPartition, list[Any]] = self._consumer.poll(timeout_ms=slice_s * 1000)
         return records
