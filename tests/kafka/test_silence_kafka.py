@@ -75,7 +75,7 @@ def test_a_silent_key_is_raised_once_and_cleared_once(silent_app: App) -> None:
     app = silent_app
     app.send(("pump", 0), *(("other", second) for second in range(13)))
     app.work()
-    raised = ("pump", "raised", "silent", 12)  # the tick of 11.25 s, at the record of 12 s
+    raised = ("pump", "raised", "silent", 13)  # the tick of 11.25 s, at the record of 12 s
     assert app.told() == [raised]
     app.worker.kill()
     app.send(*(("other", second) for second in range(13, 20)))
