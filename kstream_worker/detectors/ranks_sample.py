@@ -128,15 +128,6 @@ def _move_range(value: float, j: int, row: np.ndarray, plan: np.ndarray) -> None
 
 
 @inline
-def _within(s: float, ring: np.ndarray) -> bool:
-    """Whether neither the sample nor one before it was clipped: what forgets nothing must not learn from such ones."""
-    largest = abs(s)
-    for k in range(AR_ORDER):
-        largest = max(largest, abs(ring[k]))
-    return largest < AR_CLIP
-
-
-@inline
 def whiten_sample(
     raw: np.ndarray, full: bool, row: np.ndarray, plan: np.ndarray, out: np.ndarray, gain: np.ndarray
 ) -> None:
@@ -161,7 +152,6 @@ def whiten_sample(
             s = 0.0
         coef = plan[AT_COEF] + j * AR_TERMS
         cov = plan[AT_AR_COV] + j * AR_COV
-        learns = full and _within(s, row[ring : ring + AR_ORDER])
-        e = ar_step(s, learns, row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV], gain)
+        e = ar_step(s, full, row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV], gain)
         vol = plan[AT_VOLATILITY] + j * VOL_TERMS
         out[j] = volatility_step(e, row[vol : vol + VOL_TERMS]) if row[vol + MEAN_VARIANCE] > 0.0 else e
