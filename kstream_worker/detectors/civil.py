@@ -29,13 +29,12 @@ class CivilClock:
     """
 
     def __init__(self, zone: str) -> None:
-        self._zone = _zone(zone)
+        self._zone = None if zone == "UTC" else _zone(zone)
         self._offset = lru_cache(maxsize=65_536)(self._offset_of)
-        self._fixed = zone == "UTC"
 
     def local(self, times: IntColumn) -> IntColumn:
         """Times less UTC plus local: int64[n] milliseconds, for int64[n] milliseconds since 1970."""
-        if self._fixed or not len(times):
+        if self._zone is None or not len(times):
             return times
         steps, place = np.unique(np.clip(times // _STEP_MS, _FIRST_STEP, _LAST_STEP), return_inverse=True)
         offsets = np.array([self._offset(int(step)) for step in steps], dtype=np.int64)

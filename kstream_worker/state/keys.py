@@ -40,6 +40,14 @@ class KeyTable:
         """The slot of a key; None when it has none."""
         return self._slots.get(key)
 
+    def slot_of(self, key: bytes) -> int:
+        """The slot of a key that has one.
+
+        Raises:
+            KeyError: it has none.
+        """
+        return self._slots[key]
+
     def name(self, slot: int) -> bytes:
         """The key of a slot that is in use."""
         return self._names[slot]

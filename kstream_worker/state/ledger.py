@@ -141,9 +141,7 @@ class Ledger:
 
     def forget(self, key: bytes, offset: int) -> int:
         """A key has gone at this input offset; the slot that it had."""
-        slot = self.keys.slot(key)
-        if slot is None:
-            raise KeyError(key)
+        slot = self.keys.slot_of(key)
         if self.keys.stored[slot]:
             self.gone.setdefault(key, offset)
         self.keys.remove(key)

@@ -382,7 +382,7 @@ class Task:
 
     def _drop(self, key: bytes, offset: int, reason: str, clock_ms: int) -> list[Transition]:
         """A key goes; the ends of its alarms."""
-        slot, since = self._slot(key), self.ledger.silent.since.get(key)
+        slot, since = self.ledger.keys.slot_of(key), self.ledger.silent.since.get(key)
         transition = self._bank.forget(slot)
         owed = [] if transition is None else [replace(transition, reason=reason)]
         if since is not None:
@@ -394,12 +394,6 @@ class Task:
         self._bank.free(slot)
         return owed
 
-    def _slot(self, key: bytes) -> int:
-        slot = self.ledger.keys.slot(key)
-        if slot is None:
-            raise KeyError(key)
-        return slot
-
     def _silence(self, key: bytes, since_ms: int) -> Silence:
-        slot = self._slot(key)
+        slot = self.ledger.keys.slot_of(key)
         return Silence(slot, self._bank.seq(slot), since_ms, self.ledger.silent.limit_ms)

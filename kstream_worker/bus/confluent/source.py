@@ -151,11 +151,7 @@ class ConfluentSource:
         deadline = Deadline(timeout_s / 2)
         try:
             closed = run_bounded(lambda: _close(consumer, deadline if farewell else None), timeout_s, "kafka-close")
-        except (
-            KafkaException,
-            RuntimeError,
-            SystemError,
-        ) as error:  # the last one: it lost track of an error of its own
+        except (KafkaException, RuntimeError, SystemError) as error:  # SystemError: it lost track of one of its own
             log.warning("closing the consumer: %s", error)
         else:
             if not closed:
