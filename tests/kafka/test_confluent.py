@@ -493,7 +493,12 @@ def test_missing_rights_are_told(secure_kafka):
 def test_settings_reach_the_clients_that_know_them():
     settings = ConfluentSettings(
         SERVERS,
-        common={"socket.timeout.ms": "4000", "sasl": {"username": "worker"}, "sasl_password": "hunter2"},
+        common={
+            "socket.timeout.ms": "4000",
+            "security.protocol": "SASL_SSL",
+            "sasl": {"username": "worker"},
+            "sasl_password": "hunter2",
+        },
         consumer={"fetch.min.bytes": 3, "max.partition.fetch.bytes": 99_999},
         producer={"linger.ms": 0, "compression.codec": "zstd", "delivery.timeout.ms": 14_000},
     )
@@ -543,6 +548,8 @@ def test_python_objects_are_refused(name):
         ("producer", {"session.timeout.ms": 5}, "belongs to the other table"),
         ("common", {"socket.timeout.ms": "soon"}, "librdkafka refuses it: .*socket.timeout.ms"),
         ("common", {"security.protocol": "TLS"}, "librdkafka refuses it"),
+        ("common", {"sasl": {"username": "u"}}, r"sasl\.username` is set, but security\.protocol is PLAINTEXT"),
+        ("common", {"ssl_ca_location": __file__}, r"set `bus\.kafka\.common\.security\.protocol` to SSL or SASL_SSL"),
         ("common", {"client.rack": ["a"]}, "expected a text"),
         ("common", {"ssl.ca.location": "/no/such/file"}, "cannot read /no/such/file"),
         ("common", {"request_timeout_ms": 15_000}, r"request\.timeout\.ms .15000. must be shorter"),

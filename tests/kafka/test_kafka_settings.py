@@ -100,11 +100,43 @@ def test_values_of_the_wrong_type_are_refused(name: str, value: object, expected
 def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
     missing = tmp_path / "ca.pem"
     with pytest.raises(ConfigError) as caught:
-        KafkaSettings([], common={"ssl_cafile": str(missing), "acks": 1}, consumer={"nonsense_xyz": 1})
+        tls = {"security_protocol": "SSL", "ssl_cafile": str(missing)}
+        KafkaSettings([], common={**tls, "acks": 1}, consumer={"nonsense_xyz": 1})
     message = str(caught.value)
     assert len(message.splitlines()) == 4
     assert "`bus.kafka.bootstrap_servers` is missing" in message
     assert f"cannot read {missing}: No such file" in message
+
+
+@pytest.mark.parametrize(
+    ("common", "words"),
+    [
+        ({"security_protocol": "SASL"}, "security_protocol`: expected one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL$"),
+        ({"security_protocol": "sasl_ssl"}, "security_protocol`: expected one of"),
+        ({"security_protocol": "SASL_SSL"}, "sasl_mechanism` is missing: SASL_SSL logs in by one of PLAIN, "),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM"}, "sasl_mechanism`: expected one of PLAIN, SCRAM"),
+        ({"sasl_plain_username": "u"}, "sasl_plain_username` is set, but security_protocol is PLAINTEXT, .* log in"),
+        ({"security_protocol": "SSL", "sasl_mechanism": "PLAIN"}, "to SASL_PLAINTEXT or SASL_SSL, or leave"),
+        ({"ssl_cafile": __file__}, "ssl_cafile` is set, .* does not use TLS: set .*security_protocol` to SSL or SASL_SSL"),
+    ],
+)
+def test_nobody_talks_in_the_clear_by_a_slip(common: dict[str, str], words: str) -> None:
+    """The client takes an unknown protocol as PLAINTEXT, and leaves a login that is not switched on unused."""
+    with pytest.raises(ConfigError, match=words):
+        KafkaSettings(SERVERS, common=common)
+
+
+@pytest.mark.parametrize(
+    "common",
+    [
+        {"security_protocol": "SSL", "ssl_cafile": __file__, "ssl_certfile": __file__, "ssl_keyfile": __file__},
+        {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "u"},
+        {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"},
+        {"ssl_check_hostname": False},
+    ],
+)
+def test_securities_that_are_switched_on_are_taken(common: dict[str, object]) -> None:
+    assert KafkaSettings(SERVERS, common=common).for_admin().items() >= common.items()
 
 
 def test_a_transaction_must_outlive_its_deliveries() -> None:
@@ -118,7 +150,8 @@ def test_a_transaction_must_outlive_its_deliveries() -> None:
 
 def test_secrets_do_not_show() -> None:
     secrets = {"sasl_plain_password": "hunter2", "ssl_password": "hunter3", "proxy_url": "http://u:hunter4@proxy"}
-    settings = KafkaSettings(SERVERS, common={**secrets, "sasl_plain_username": "worker"})
+    login = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_plain_username": "worker"}
+    settings = KafkaSettings(SERVERS, common={**secrets, **login})
     shown = [repr(settings), str(settings.redacted()), f"{settings.for_consumer()} {settings.for_admin()}"]
     for text in shown:
         assert "hunter" not in text

@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaException, Producer
 
 from kstream_worker.bus.common.secret import Secret, unreadable
+from kstream_worker.bus.common.security import unused
 from kstream_worker.bus.common.tables import Settings, contradictions, unfit
 from kstream_worker.bus.confluent.errors import cause_of
 from kstream_worker.bus.confluent.properties import (
@@ -110,7 +111,7 @@ class ConfluentSettings:
             ("consumer", self.consumer, PRODUCER_ONLY),
             ("producer", self.producer, CONSUMER_ONLY),
         )
-        problems = [*unfit(self.bootstrap_servers, tables, _problem)]
+        problems = [*unfit(self.bootstrap_servers, tables, _problem), *unused(self.common)]
         if not problems:
             problems = [*contradictions(self.for_consumer(), self.for_producer(""), CHAINS, SESSION)]
         if problems:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +12,8 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from kstream_worker.bus.common.secret import Secret, unreadable
-from kstream_worker.bus.common.tables import Settings, contradictions, unfit
+from kstream_worker.bus.common.security import PROTOCOLS, unused
+from kstream_worker.bus.common.tables import PATH, Settings, contradictions, unfit
 from kstream_worker.bus.kafka_python.connection import WatchfulClient
 from kstream_worker.config.redact import is_secret, redact
 from kstream_worker.errors import ConfigError
@@ -105,6 +106,13 @@ OBJECTS = frozenset(
         "value_serializer",
     }
 )
+# The client takes any text as a protocol, and one that it does not know as PLAINTEXT.
+CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "security_protocol": PROTOCOLS,
+        "sasl_mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "AWS_MSK_IAM"),
+    }
+)
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 HIDDEN_TOO = ("proxy_url", "socks5_proxy")  # may hold a password inside
 
@@ -135,7 +143,7 @@ class KafkaSettings:
             ("consumer", self.consumer, CONSUMER_NAMES),
             ("producer", self.producer, PRODUCER_NAMES),
         )
-        problems = [*unfit(self.bootstrap_servers, tables, _problem)]
+        problems = [*unfit(self.bootstrap_servers, tables, _problem), *unused(self.common), *_no_mechanism(self.common)]
         if not problems:
             problems = [*contradictions(self.for_consumer(), self.for_producer(""), CHAINS, SESSION)]
         if problems:
@@ -200,9 +208,19 @@ def _problem(name: str, value: object, names: frozenset[str]) -> str:
         _convert(name, value)
     except (TypeError, ValueError):
         return f"expected {_kind(name)}"
+    if name in CHOICES and value not in CHOICES[name]:
+        return f"expected one of {', '.join(CHOICES[name])}"
     if name in FILES and value:
         return unreadable(Path(str(value)))
     return ""
+
+
+def _no_mechanism(common: Settings) -> Iterator[str]:
+    """The client itself would fail inside each connection, which looks like a broker that is away."""
+    protocol = str(common.get("security_protocol"))
+    if protocol in PROTOCOLS and "SASL" in protocol and not common.get("sasl_mechanism"):
+        choices = ", ".join(CHOICES["sasl_mechanism"])
+        yield f"`{PATH}.common.sasl_mechanism` is missing: {protocol} logs in by one of {choices}"
 
 
 def _kind(name: str) -> str:
