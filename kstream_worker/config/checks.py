@@ -22,8 +22,12 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
+def _is_id(app_id: str) -> bool:
+    return _ID.fullmatch(app_id) is not None and app_id not in (".", "..")
+
+
 def _app(config: Config) -> Iterator[str]:
-    if not _ID.fullmatch(config.app.id) or config.app.id in (".", ".."):
+    if not _is_id(config.app.id):
         yield "`app.id`: expected 1 to 200 letters, digits, dots, underscores or hyphens, as in topic names"
 
 
@@ -60,7 +64,10 @@ def _topics(config: Config) -> Iterator[str]:
         "output.dead_letters": config.output.dead_letters,
         "state.topic": config.state.topic,
     }
+    prefix = "" if _is_id(config.app.id) else f"{config.app.id}-"  # names made of a wrong id are told once, by the id
     for path, topic in {"input.topic": config.input.topic, **outputs}.items():
+        if prefix and path != "input.topic" and topic.startswith(prefix):
+            continue
         if topic and (not _NAME.fullmatch(topic) or topic in (".", "..")):
             yield f"`{path}`: expected 1 to 249 letters, digits, dots, underscores or hyphens"
     for path, topic in outputs.items():

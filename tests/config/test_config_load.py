@@ -319,6 +319,13 @@ def test_contradictions_are_refused_with_the_reason(changes: dict[str, object], 
     assert any(message in problem for problem in problems_of(values))
 
 
+def test_names_made_of_a_wrong_id_are_not_told_again() -> None:
+    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(KAFKA))
+    values["app"]["id"] = "my pumps"
+    values["output"] = {"alarms": "my alarms"}
+    assert [problem.split(":")[0] for problem in problems_of(values)] == ["`app.id`", "`output.alarms`"]
+
+
 def test_without_a_time_to_live_a_silence_may_last_for_any_time() -> None:
     values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(KAFKA))
     values["detector"] = values.get("detector", {}) | {"silence": "30d"}
