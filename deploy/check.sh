@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks the files of this folder by the tools that are there: promtool, docker compose, kubernetes-validate, a Python
-# with the package.
+# Checks the files of this folder by the tools that are there: promtool, amtool, docker compose, kubernetes-validate, a
+# Python with the package.
 set -eu
 cd "$(dirname "$0")"
 
@@ -12,6 +12,11 @@ if have promtool; then
     promtool check config prometheus.yml
 else
     echo "promtool is not installed (Debian package prometheus): rules not checked" >&2
+fi
+if have amtool; then
+    amtool check-config alertmanager.yml
+else
+    echo "amtool is not installed (Debian package prometheus-alertmanager): alertmanager.yml not checked" >&2
 fi
 if docker compose version > /dev/null 2>&1; then
     docker compose -f compose.yaml config --quiet

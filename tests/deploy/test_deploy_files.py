@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from kstream_worker.config import load
+from kstream_worker.errors import EXIT_CONFIG
 from kstream_worker.records import TopicPartition
 from kstream_worker.telemetry.metrics import Metrics
 
@@ -165,3 +167,30 @@ def test_only_one_pod_is_evicted_at_a_time(kubernetes: dict[str, dict[str, Any]]
     assert (budget["maxUnavailable"], budget["selector"]["matchLabels"]) == (1, labels)
     assert kubernetes["Service"]["spec"]["selector"] == kubernetes["StatefulSet"]["spec"]["selector"]["matchLabels"]
     assert kubernetes["Job"]["spec"]["template"]["metadata"]["labels"] != labels
+
+
+def test_a_unit_is_given_the_time_to_stop_and_is_not_started_in_vain() -> None:
+    unit = ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string((DEPLOY / "kstream-worker@.service").read_text())
+    service = unit["Service"]
+    assert float(service["TimeoutStopSec"]) >= load(DEPLOY / "config.example.toml").worker.shutdown_grace + CLOSING_S
+    assert service["Restart"] == "on-failure"
+    assert str(EXIT_CONFIG) in service["RestartPreventExitStatus"].split()
+    assert service["DynamicUser"] == "yes"
+    assert "MemoryDenyWriteExecute" not in service  # kernels are compiled machine code
+
+
+def test_every_severity_has_a_receiver() -> None:
+    routing = yaml.safe_load((DEPLOY / "alertmanager.yml").read_text())
+    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text())
+    named = {receiver["name"] for receiver in routing["receivers"]}
+    special = {
+        matcher.removeprefix("severity=").strip('"'): route["receiver"]
+        for route in routing["route"]["routes"]
+        for matcher in route["matchers"]
+    }
+    severities = {rule["labels"]["severity"] for group in rules["groups"] for rule in group["rules"]}
+    told = {severity: special.get(severity, routing["route"]["receiver"]) for severity in severities}
+    assert set(told.values()) == named
+    assert len(named) == len(severities)

@@ -208,8 +208,6 @@ def _problem(name: str, value: object, names: frozenset[str]) -> str:
         _convert(name, value)
     except (TypeError, ValueError):
         return f"expected {_kind(name)}"
-    if name in CHOICES and value not in CHOICES[name]:
-        return f"expected one of {', '.join(CHOICES[name])}"
     if name in FILES and value:
         return unreadable(Path(str(value)))
     return ""
@@ -225,6 +223,8 @@ def _no_mechanism(common: Settings) -> Iterator[str]:
 
 def _kind(name: str) -> str:
     default = _default(name)
+    if name in CHOICES:
+        return f"one of {', '.join(CHOICES[name])}"
     if isinstance(default, bool):
         return "true or false"
     if isinstance(default, int) or name.endswith("_bytes"):
@@ -252,6 +252,8 @@ def _convert(name: str, value: object) -> object:
     else:
         convert = _text
     converted = convert(value)
+    if name in CHOICES and converted not in CHOICES[name]:
+        raise ValueError
     return Secret(converted) if _hidden(name) else converted
 
 
