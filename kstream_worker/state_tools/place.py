@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from kstream_worker.worker.patience import Patience
 
 ANSWER_S = 10.0  # how long one question to the bus may take
 _GIVE_UP_S = 60.0
+_SILENT_S = 5.0  # people wait for these commands: after that they are told what for
 
 T = TypeVar("T")
 
@@ -100,14 +102,19 @@ class Place:
 def persist(
     call: Callable[[], T], clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
 ) -> T:
-    """The answer to a question, asked again while the bus does not answer.
+    """The answer to a question, asked again while the bus does not answer; standard error says so once.
 
     Raises:
         Fatal: it did not answer for a minute.
     """
     patience = Patience(clock, _GIVE_UP_S, 0.1, "Check that the brokers run and can be reached.")
+    began, told = clock(), False
     while True:
         try:
             return call()
         except Retry as error:
-            sleep(patience.failed(str(error)))
+            pause = patience.failed(str(error))
+            if not told and clock() - began >= _SILENT_S:
+                told = True
+                print(f"{error}. Trying for a minute", file=sys.stderr, flush=True)
+            sleep(pause)
