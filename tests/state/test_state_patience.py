@@ -35,6 +35,6 @@ def test_a_bus_that_takes_its_time_is_spoken_of_once(
 
 def test_a_bus_that_never_answers_is_given_up() -> None:
     clock = FakeClock()
-    with pytest.raises(Fatal, match="no broker can be reached.*Check that the brokers run"):
+    with pytest.raises(Fatal, match=r"no broker can be reached.*Check that the brokers run"):
         persist(Broker(clock, 1e9).ask, clock, clock.sleep)
     assert 60.0 < clock() < 66.0
