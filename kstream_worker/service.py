@@ -17,7 +17,7 @@ from kstream_worker.http import Status, StatusServer
 from kstream_worker.ports import Bus, Cluster
 from kstream_worker.state.checks import check_state_topic, largest_snapshot_bytes
 from kstream_worker.telemetry import logs
-from kstream_worker.telemetry.metrics import Metrics
+from kstream_worker.telemetry.metrics import COUNTERS, PREFIX, Metrics
 from kstream_worker.worker.journal import FLOOR_BYTES_S
 from kstream_worker.worker.loop import Worker
 from kstream_worker.worker.patience import Patience
@@ -115,10 +115,18 @@ def run(config: Config, *, leave: bool = False, discard: bool = False, drain: bo
             )
             stop.stops(worker)
             worker.run()
+            _say_published(metrics)
     finally:
         if server is not None:
             server.close()
     return EXIT_OK
+
+
+def _say_published(metrics: Metrics) -> None:
+    """What came of it: a run over a file may end well with every record refused."""
+    name = f"{PREFIX}published_records_total"
+    kinds = [kind for (kind,) in COUNTERS["published_records"].series()]
+    log.info("published", **{kind: int(metrics.registry.get_sample_value(name, {"kind": kind}) or 0) for kind in kinds})
 
 
 def _say_bounds(config: Config) -> None:

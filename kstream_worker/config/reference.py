@@ -33,8 +33,10 @@ environment, the environment before the file.
   Settings that exactly-once processing depends on are fixed and refused there.
 - **Secrets** (names with password, secret, token and the like) never appear in logs or messages.
 
-Unknown keys, wrong types, values out of bounds and contradictions are refused at start with exit code 78, all at once,
-each with its place and the remedy. `kstream-worker check` says the same without running anything.
+Unknown keys, wrong types and values out of bounds are refused at start with exit code 78, all at once, each with its
+place and the remedy; then, once there are none, contradictions between keys; then what the client of the bus refuses.
+`kstream-worker check` says the same without running anything. Variables whose name does not begin with
+`KSTREAM_WORKER__` (two underscores) are not looked at.
 """
 
 
