@@ -40,8 +40,8 @@ class FilesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     inputs: Annotated[
         tuple[str, ...],
         doc(
-            "Paths, globs or folders (their `.jsonl`, `.ndjson` or `.csv` files), each file one partition, in sorted order; or `-` "
-            "for standard input."
+            "Paths, globs or folders (their `.jsonl`, `.ndjson` or `.csv` files), each file one partition, in sorted "
+            "order; or `-` for standard input."
         ),
     ] = ()
     output_dir: Annotated[str, doc("Folder of the output files, or `-` for standard output.")] = "out"
