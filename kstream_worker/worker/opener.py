@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -138,23 +139,16 @@ class Opener:
             Fatal: a partition cannot be opened; the message says what to do.
         """
         waiting = sorted(self._waiting - doubtful)
-        trouble = self._begin(source, waiting) if waiting else None
+        # What stands in the way of some must not hold up the others.
+        troubles = _tried(lambda: self._ask(source, waiting)) if waiting else []
         for restore in list(self._restores):
-            restore.step(_SLICE_S / len(self._restores))
+            troubles += _tried(partial(restore.step, _SLICE_S / len(self._restores)))
             self._restored += restore.finished()
         self._sweep()
         opened = self._open_restored(source) if self._restored else []
-        if trouble is not None and not opened:
-            raise trouble
+        if troubles and not opened:
+            raise troubles[0]
         return opened
-
-    def _begin(self, source: Source, waiting: list[TopicPartition]) -> Retry | None:
-        """Begin their restore; else what stands in the way, which must not hold up those that are being restored."""
-        try:
-            self._ask(source, waiting)
-        except Retry as error:
-            return error
-        return None
 
     def _ask(self, source: Source, waiting: list[TopicPartition]) -> None:
         committed = source.committed(waiting, _COMMITTED_S)
@@ -162,21 +156,33 @@ class Opener:
         state = [TopicPartition(self._policy.topic, tp.partition) for tp in waiting]
         ends = self._cluster.end(state, End.HIGH)
         starts = self._cluster.earliest(state)
-        tasks = [self._make_task(tp) for tp in waiting]
-        reader = self._bus.reader()
-        self._restores.append(Restore(reader, self._policy.topic, tasks, starts, ends, self._clock, self._tell))
+        self._restores.append(self._restore([self._make_task(tp) for tp in waiting], starts, ends))
         self._committed.update(committed)
         self._starts.learn(at for at in committed.values() if at is not None)
         self._waiting.difference_update(waiting)
         log.info("restoring", state={str(tp): ends[tp] - starts[tp] for tp in state})
 
+    def _restore(
+        self, tasks: Sequence[Task], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> Restore:
+        reader = self._bus.reader()
+        try:
+            return Restore(reader, self._policy.topic, tasks, starts, ends, self._clock, self._tell)
+        except BaseException:
+            reader.close()
+            raise
+
     def _open_restored(self, source: Source) -> list[Opened]:
-        """Decide for all that are read, with one question of each kind to the bus."""
+        """Decide for all that are read, with one question of each kind to the bus.
+
+        All of them before anything is done: a partition that is half opened when one is not answered would be nobody's.
+        """
         parts = {part.task.partition: part for part in self._restored}
         moved = self._moved(source, parts)
         earliest = self._cluster.earliest(list(parts))
         ends = self._cluster.end(list(parts), End.HIGH)
         cluster_id = self._cluster.cluster_id()
+        topic_ids = {topic: self._cluster.topic_id(topic) for topic in {tp.topic for tp in parts}}
         new = [tp for tp in parts if self._committed.get(tp) is None]
         first = self._starts.find(source, self._cluster, new) if new else {}
         opened = []
@@ -195,7 +201,7 @@ class Opener:
                 earliest=earliest[tp],
                 end=ends[tp],
                 cluster_id=cluster_id,
-                topic_id=self._cluster.topic_id(tp.topic),
+                topic_id=topic_ids[tp.topic],
             )
             opened.append(self._open(part, found))
         return opened
@@ -256,6 +262,15 @@ class Opener:
         for restore in [one for one in self._restores if not one.parts]:
             restore.close()
             self._restores.remove(restore)
+
+
+def _tried(call: Callable[[], None]) -> list[Retry]:
+    """What kept the bus from answering; empty where it did."""
+    try:
+        call()
+    except Retry as error:
+        return [error]
+    return []
 
 
 def _agree(header: Header | None, committed: Committed | None) -> bool:

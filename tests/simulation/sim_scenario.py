@@ -21,13 +21,15 @@ POINTS: tuple[Point, ...] = (
     "start",
     "poll",
     "committed",
+    "reader",
     "reader.poll",
+    "cluster",
     "writer.start",
     "commit",
     "commit.sent",
     "commit.done",
 )
-_PATIENT: tuple[Point, ...] = ("start", "poll", "committed", "reader.poll", "writer.start")
+_PATIENT: tuple[Point, ...] = ("start", "poll", "committed", "reader", "reader.poll", "cluster", "writer.start")
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def _drawers(draw: random.Random, scenario: Scenario) -> list[tuple[float, Calla
         (4.0 * trouble, lambda: ("crash", who(), draw.choice(POINTS), draw.randint(1, 3))),
         (3.0 * trouble, lambda: ("aim", draw.choice(faults))),
         (3.0 * trouble, lambda: ("kill", who())),
-        (2.0 * trouble, lambda: ("error", who(), draw.choice(_PATIENT), draw.randint(1, 2))),
+        (2.0 * trouble, lambda: ("error", who(), draw.choice(_PATIENT), draw.randint(1, 5))),
         (2.0 * trouble, lambda: ("rebalance", who(), draw.choice(("revoked", "lost")), draw.randint(0, 2))),
         (1.0 * trouble, lambda: ("evict", who())),
         (0.5 * trouble, lambda: ("lose", partition())),

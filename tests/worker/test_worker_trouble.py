@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from kstream_worker.bus.fake import CommitFault
 from kstream_worker.errors import Fatal, Rejoin, Retry
 from kstream_worker.ports import Bank
-from kstream_worker.records import ChangeKind, Scores
+from kstream_worker.records import Batch, ChangeKind, Scores, TopicPartition
 from kstream_worker.worker.loop import Worker
 from kstream_worker.worker.patience import Patience
 
@@ -233,3 +234,41 @@ def test_positions_pass_the_markers_at_the_end_of_an_idle_partition(make_job: Ma
     job.fill(pairs=5, keys=2, change_at=1000, seed=9)
     job.run(job.worker())
     assert len(job.estimates()) == 2 * 25
+
+
+@pytest.mark.parametrize("point", ["cluster", "reader", "reader.poll", "committed"])
+def test_no_partition_is_lost_where_the_bus_does_not_answer_while_it_is_opened(make_job: MakeJob, point: Any) -> None:
+    for call in range(1, 18):
+        job = make_job(commit={"interval": 0.2})
+        job.fill(pairs=20, keys=4, change_at=1000)
+        job.broker.faults.raise_at(point, call, Retry("no answer in time"))
+        job.run(job.worker(poll_sizes=(20,)), steps=300)
+        job.assert_exactly_once()
+
+
+def test_a_restore_that_gets_no_answer_holds_up_no_other(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2})
+    job.fill(pairs=20, keys=4, change_at=1000)
+    job.run(job.worker())
+    worker: Worker = job.worker()
+    connect = worker._opener._bus.reader
+
+    def mute() -> Any:
+        worker._opener._bus = replace(worker._opener._bus, reader=connect)
+        reader = connect()
+        reader.poll = no_answer  # type: ignore[method-assign]
+        return reader
+
+    worker._opener._bus = replace(worker._opener._bus, reader=mute)
+    worker._start()
+    for _ in range(3):
+        worker._guarded_step()
+    add_partition(job)
+    for _ in range(5):
+        worker._guarded_step()
+    assert worker._tasks.keys() == {TopicPartition("readings", 2)}
+    worker._close("test")
+
+
+def no_answer(timeout_s: float) -> list[Batch]:
+    raise Retry(f"no answer within {timeout_s} s")

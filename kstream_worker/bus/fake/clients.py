@@ -170,6 +170,7 @@ class FakeReader:
     """The `Reader`: any partitions from any offsets, without a group."""
 
     def __init__(self, broker: FakeBroker, identity: str) -> None:
+        broker.faults.reach("reader", identity)
         self._broker = broker
         self._identity = identity
         self._positions: dict[TopicPartition, int] = {}

@@ -13,7 +13,9 @@ Point = Literal[
     "start",  # a source joins
     "poll",  # before a poll of a source does anything
     "committed",  # before committed positions are read
+    "reader",  # a reader connects
     "reader.poll",
+    "cluster",  # before anything is asked about the bus
     "writer.start",
     "commit",  # before a commit does anything
     "commit.sent",  # records and positions are written, the transaction is open
