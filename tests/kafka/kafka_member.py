@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from confluent_kafka import KafkaError, KafkaException
 from kafka import KafkaProducer
+from kafka.errors import KafkaConnectionError
 from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.writer import Attempt, Phase
@@ -32,6 +34,11 @@ class Member:
         "transaction_timeout_ms": 1_200,
     }
     TRANSACTION_TIMEOUT = "transaction_timeout_ms"
+    PASSING: Exception = KafkaConnectionError("a fault of the network")
+
+    def taking(self) -> tuple[Any, str]:
+        """Where the source takes records from its client: an object and the name of its method."""
+        return self.source._consumer, "poll"
 
     def __init__(
         self,
@@ -133,6 +140,10 @@ class RdMember(Member):
         "transaction.timeout.ms": 1_200,
     }
     TRANSACTION_TIMEOUT = "transaction.timeout.ms"
+    PASSING: Exception = KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    def taking(self) -> tuple[Any, str]:
+        return self.source, "_consume"
 
     def make_bus(self, servers: str, tables: dict[str, Any], **names: Any) -> Bus:
         return confluent_bus(ConfluentSettings([servers], **tables), **names)

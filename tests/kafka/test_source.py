@@ -180,3 +180,34 @@ def test_what_the_client_parked_comes_back_while_another_partition_is_read(kafka
         assert sum(map(len, member.read(50))) == 50
         member.source.resume([first])
         assert [offset for batch in member.read(40) for offset in batch.offsets] == list(range(10, 50))
+
+
+def test_records_that_a_poll_took_before_it_failed_come_again(client, kafka, make_topic, monkeypatch):
+    topic = make_topic(partitions=2)
+    with members(client(kafka, topic)) as member:
+        member.join(2)
+        until(lambda: member.poll().batches == [] and member.source.membership())
+        taken = []
+
+        def fail_with(take):
+            def failing(*arguments, **more):
+                found = take(*arguments, **more)
+                if not found:
+                    return found
+                taken.append(found)
+                monkeypatch.undo()
+                raise member.PASSING
+
+            return failing
+
+        place, name = member.taking()
+        monkeypatch.setattr(place, name, fail_with(getattr(place, name)))
+        for partition in range(2):
+            fill(kafka, topic, [b"a", b"b", b"c"], partition)
+        with pytest.raises(Retry):
+            until(lambda: member.poll() is None)
+        assert taken
+        batches = member.read(6)
+        for partition in range(2):
+            got = [o for batch in batches if batch.partition.partition == partition for o in batch.offsets]
+            assert got == [0, 1, 2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientPartition
@@ -170,12 +170,18 @@ class ConfluentSource:
         try:
             return self._consume(self._client, max(0.0, min(deadline.left_s(), SLICE_S)))
         except KafkaException as found:
+            self._read_again()
             error = classify(found, f"reading {self._topic}")
             if not self._log.pending():
                 self._membership = None
                 raise error from found
             self._held_error = error  # changes come first
             return []
+
+    def _read_again(self) -> None:
+        """What the client took for a call that raised, it gave to nobody and has passed: go back to before it."""
+        self._unplaced |= self._flowing
+        self._set_flow()
 
     def _consume(self, consumer: Consumer, timeout_s: float) -> list[Message]:
         """Wait for the first record, then take what is there: one call for many waits until it has them all."""
@@ -195,6 +201,7 @@ class ConfluentSource:
         changes = self._log.take()
         for change in changes:
             self._apply(change)
+        late = set(self._unplaced)  # what came of them is from before their seek
         if changes or self._unplaced:
             self._set_flow()
         records, errors = split_errors(messages)
@@ -202,7 +209,7 @@ class ConfluentSource:
             self._hold(one)
         if self._membership is not None and self._membership.partitions != self._owned:
             self._membership = None
-        return Poll(changes=changes, batches=list(self._batches(records)))
+        return Poll(changes=changes, batches=list(self._batches(records, late)))
 
     def _apply(self, change: Change) -> None:
         for partition in change.partitions:
@@ -267,9 +274,9 @@ class ConfluentSource:
         (found,) = self._client.position([ClientPartition(*partition)])
         return found.offset
 
-    def _batches(self, records: list[Message]) -> Iterator[Batch]:
+    def _batches(self, records: list[Message], late: Container[TopicPartition]) -> Iterator[Batch]:
         for batch in to_batches(records):
-            if self._is_flowing(batch.partition):
+            if self._is_flowing(batch.partition) and batch.partition not in late:
                 batch.next_offset = max(batch.next_offset, self._client_position(batch.partition))
                 self._positions[batch.partition] = batch.next_offset
                 yield batch

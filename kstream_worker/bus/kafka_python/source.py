@@ -167,9 +167,21 @@ class KafkaSource:
     def _fetch(self, deadline: Deadline) -> dict[ClientPartition, list[Any]]:
         slice_s = max(min(deadline.left_s(), SETTLED_SLICE_S), SHORTEST_POLL_S)
         internals.free_line(self._consumer)
-        with collector_paused():
-            records: dict[ClientPartition, list[Any]] = self._consumer.poll(timeout_ms=slice_s * 1000)
+        before = {partition: self.position(partition) for partition in self._sought}
+        try:
+            with collector_paused():
+                records: dict[ClientPartition, list[Any]] = self._consumer.poll(timeout_ms=slice_s * 1000)
+        except Exception:
+            self._read_again(before)
+            raise
         return records
+
+    def _read_again(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """What the client took for a poll that raised, it gave to nobody and has passed: go back to before it."""
+        assigned = self._consumer.assignment()
+        for partition, offset in positions.items():
+            if offset is not None and ClientPartition(*partition) in assigned:
+                self._consumer.seek(ClientPartition(*partition), offset)
 
     def _join(self, deadline: Deadline) -> dict[ClientPartition, list[Any]]:
         slice_s = max(min(deadline.left_s(), JOINING_SLICE_S), SHORTEST_POLL_S)
