@@ -93,6 +93,24 @@ def test_committed_waits_for_open_transactions(kafka, make_topic):
         assert member.source.committed([partition], 30) == {partition: Committed(5, "second", 0)}
 
 
+def test_many_committed_positions_are_one_question(kafka, make_topic, monkeypatch):
+    topic = make_topic(partitions=3)
+    wanted = [TopicPartition(topic, number) for number in range(3)]
+    with members(Member(kafka, topic)) as member:
+        member.join(3)
+        member.commit(progress={wanted[1]: Progress(7, 0)}, token="t")
+        coordinator = member.source._consumer._coordinator
+        asked = []
+        send = coordinator._send_offset_fetch_request
+        monkeypatch.setattr(coordinator, "_send_offset_fetch_request", lambda some: asked.append(some) or send(some))
+        assert member.source.committed(wanted, 30) == {
+            wanted[0]: None,
+            wanted[1]: Committed(7, "t", 0),
+            wanted[2]: None,
+        }
+        assert {len(some) for some in asked} == {3}
+
+
 def test_partitions_move_and_return_paused(kafka, make_topic):
     topic = make_topic(partitions=2)
     for partition in range(2):

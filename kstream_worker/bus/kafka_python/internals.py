@@ -5,7 +5,7 @@ Each function says why no public call serves. The tests in `tests/kafka` hold al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafka.admin import TransactionDescription
@@ -91,6 +91,19 @@ def position_offset(consumer: Any, partition: ClientPartition) -> int | None:
     state = consumer._subscription.assignment.get(partition)
     position = None if state is None else state.position
     return None if position is None else int(position.offset)
+
+
+def committed_offsets(
+    consumer: Any, partitions: Sequence[ClientPartition], timeout_ms: int
+) -> Mapping[ClientPartition, Any]:
+    """Committed positions of many partitions in one request; those without one are left out.
+
+    The public call asks for one partition at a time: hundreds of them, a few milliseconds each, never fit a deadline.
+    """
+    found: Mapping[ClientPartition, Any] = consumer._coordinator.fetch_committed_offsets(
+        list(partitions), timeout_ms=timeout_ms
+    )
+    return found
 
 
 def forget_unanswered_offset_reads(consumer: Any) -> None:

@@ -23,18 +23,18 @@ def read_committed_offsets(
     Raises:
         Retry: not answered by the deadline.
     """
-    found: dict[TopicPartition, Committed | None] = {}
+    wanted = [ClientPartition(*partition) for partition in partitions]
     internals.forget_unanswered_offset_reads(consumer)
     try:
-        for partition in partitions:
-            offset = consumer.committed(ClientPartition(*partition), metadata=True, timeout_ms=deadline.left_ms())
-            found[partition] = (
-                None if offset is None else Committed(offset.offset, offset.metadata or "", offset.leader_epoch)
-            )
+        found = internals.committed_offsets(consumer, wanted, deadline.left_ms())
     except KafkaTimeoutError as error:
         raise Retry(f"the committed offsets could not be read in time: {error}") from error
     except (KafkaError, OSError) as error:
         raise classify(error, "reading committed offsets") from error
     finally:
         internals.forget_unanswered_offset_reads(consumer)
-    return found
+    return {partition: _committed(found.get(ClientPartition(*partition))) for partition in partitions}
+
+
+def _committed(offset: Any) -> Committed | None:
+    return None if offset is None else Committed(offset.offset, offset.metadata or "", offset.leader_epoch)
