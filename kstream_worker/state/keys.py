@@ -52,6 +52,10 @@ class KeyTable:
         """The key of a slot that is in use."""
         return self._names[slot]
 
+    def live_slots(self) -> IntColumn:
+        """int64[n], the slots that are in use."""
+        return np.flatnonzero(self._live).astype(np.int64)
+
     def lookup(self, keys: list[bytes]) -> IntColumn | None:
         """int64[n], the slots of n keys; None when one of them has none."""
         try:

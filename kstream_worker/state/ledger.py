@@ -5,7 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import NamedTuple
+
+import numpy as np
 
 from kstream_worker.records import IntColumn
 from kstream_worker.state.admission import Admission
@@ -119,6 +122,11 @@ class Ledger:
         """Records of these slots went into the models, at these values of the clock; all int64[n]."""
         self.keys.seen[slots] = clocks  # of a slot that is there twice the last one counts
         self.dirty.touch(slots, offsets, self.ordinal, now_s)
+
+    def rewrite(self) -> None:
+        """Snapshots were lost: all keys are to be written again, and at once."""
+        slots = self.keys.live_slots()
+        self.dirty.touch(slots, np.full(len(slots), self.reached, dtype=np.int64), self.ordinal, -inf)
 
     def ticks_matter(self, clocks: IntColumn) -> bool:
         """Whether a tick among the next samples, at these values of the clock (int64[n]), can change anything.

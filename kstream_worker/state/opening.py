@@ -202,10 +202,22 @@ def _trust(found: Found, header: Header, ours: StateIdentity, what: str) -> Open
 
 
 def _afresh(found: Found, ours: StateIdentity, what: str) -> Opening:
-    offset = found.committed.offset if found.committed is not None else found.first
+    offset = found.first if found.committed is None or _is_of_former_topic(found) else found.committed.offset
     offset = offset if found.earliest <= offset <= found.end else found.earliest
     note = f"{what}; the models start afresh at offset {offset}"
     return Opening(_begin(found, ours, offset), keep=False, note=note)
+
+
+def _is_of_former_topic(found: Found) -> bool:
+    """Whether the group's offset was committed by a worker that had not noticed that the topic was made again."""
+    header, committed = found.header, found.committed
+    return (
+        header is not None
+        and committed is not None
+        and committed.metadata == header.token
+        and _same(header.cluster_id, found.cluster_id)
+        and not _same(header.topic_id, found.topic_id)
+    )
 
 
 def _begin(found: Found, ours: StateIdentity, offset: int) -> Header:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import structlog
 
@@ -12,6 +12,8 @@ from kstream_worker.ports import Cluster, Source
 from kstream_worker.records import End, TopicPartition
 from kstream_worker.worker.board import Board
 from kstream_worker.worker.committer import Committer
+from kstream_worker.worker.footing import FootingWatch
+from kstream_worker.worker.opener import Opened
 from kstream_worker.worker.patience import Patience
 from kstream_worker.worker.task import Task
 from kstream_worker.worker.watchdog import Watchdog
@@ -28,6 +30,7 @@ class Lookout:
         cluster: for the ends of the input.
         committer: for what waits, and to commit positions that passed markers.
         watchdog: says what stands still.
+        footings: says what became of the topics.
         telemetry: measurements.
         board: what the http endpoints show.
         give_up_s: how long the bus may stay silent.
@@ -40,6 +43,7 @@ class Lookout:
         cluster: Cluster,
         committer: Committer,
         watchdog: Watchdog,
+        footings: FootingWatch,
         telemetry: Telemetry,
         board: Board,
         give_up_s: float,
@@ -49,6 +53,7 @@ class Lookout:
         self._cluster = cluster
         self._committer = committer
         self._watchdog = watchdog
+        self._footings = footings
         self._telemetry = telemetry
         self._board = board
         self._fleet_keys = fleet_keys
@@ -72,6 +77,9 @@ class Lookout:
             unread: those of them that are not read yet.
             source: of the input.
             idle: records are left unread on purpose, which is no standstill.
+
+        Raises:
+            Fatal: the input is no longer the topic that it was.
         """
         for tp, task in tasks.items():
             self._telemetry.keys(tp, task.live_keys, task.keys_in_alarm)
@@ -88,6 +96,11 @@ class Lookout:
         if tasks and now >= self._lag_at_s:
             self._lag_at_s = now + _LAG_EVERY_S
             self._look_at_lag(tasks, unread, source, idle=idle)
+        self._write_anew([tasks[tp] for tp in self._footings.shaken(now) if tp in tasks], unread)
+
+    def opened(self, opened: Opened) -> None:
+        """A partition is open."""
+        self._footings.opened(opened.task.partition, opened.footing)
 
     def restoring(self, partition: TopicPartition, done: int, total: int) -> None:
         """Progress of a restore, in offsets of the state topic."""
@@ -102,8 +115,16 @@ class Lookout:
     def forget(self, partition: TopicPartition) -> None:
         """The partition is not ours any more."""
         self._watchdog.forget(partition)
+        self._footings.forget(partition)
         self._telemetry.forget_partition(partition)
         self._board.forget_partition(partition)
+
+    def _write_anew(self, tasks: Iterable[Task], unread: Container[TopicPartition]) -> None:
+        """Models are whole in memory alone: write them, and a header, before this process may end."""
+        for task in tasks:
+            task.ledger.rewrite()
+            if task.partition not in unread and not task.ledger.replaying:  # of those a commit is on its way
+                self._committer.outbox.advance(task.partition, task.progress)
 
     def _look_at_fleet(self, live: int, allowed: int) -> None:
         """What one process can know: more keys than the whole fleet was said to have are too many."""

@@ -22,6 +22,7 @@ from kstream_worker.worker.board import Board
 from kstream_worker.worker.columns import part_of
 from kstream_worker.worker.committer import Committer
 from kstream_worker.worker.farewell import Farewell
+from kstream_worker.worker.footing import FootingWatch
 from kstream_worker.worker.journal import Journal
 from kstream_worker.worker.lookout import Lookout
 from kstream_worker.worker.marks import Marks
@@ -86,6 +87,7 @@ class Worker:
             self._cluster,
             self._committer,
             Watchdog(settings.progress_timeout_s),
+            FootingWatch(self._cluster, settings.topic, settings.opening.topic),
             telemetry,
             board,
             settings.commit.give_up_s,
@@ -202,6 +204,7 @@ class Worker:
         task = opened.task
         tp = task.partition
         self._tasks[tp] = task
+        self._lookout.opened(opened)
         task.leader_epoch = -1 if opened.committed is None else opened.committed.leader_epoch
         self._trials.begin(task)
         if opened.letters:

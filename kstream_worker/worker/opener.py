@@ -15,6 +15,7 @@ from kstream_worker.records import Batch, Committed, End, Messages, Rejects, Top
 from kstream_worker.state.format import Header
 from kstream_worker.state.opening import Found, Opening, Policy, StateIdentity, decide
 from kstream_worker.worker.assignment import TIMEOUT_S, StartPositions
+from kstream_worker.worker.footing import Footing
 from kstream_worker.worker.restore import Progressed, Restore, Restored
 from kstream_worker.worker.task import Task
 
@@ -49,11 +50,13 @@ class Opened:
         task: with its models as they were.
         committed: of the group; None for none.
         letters: dead letters of damaged state.
+        footing: the topics that all of this is about.
     """
 
     task: Task
     committed: Committed | None
     letters: list[Messages]
+    footing: Footing
 
 
 class Opener:
@@ -91,6 +94,7 @@ class Opener:
         self._clock = clock
         self._waiting: set[TopicPartition] = set()  # nothing is known of them yet
         self._committed: dict[TopicPartition, Committed | None] = {}
+        self._footings: dict[TopicPartition, Footing] = {}
         self._restores: list[Restore] = []
         self._restored: list[Restored] = []
 
@@ -156,8 +160,10 @@ class Opener:
         state = [TopicPartition(self._policy.topic, tp.partition) for tp in waiting]
         ends = self._cluster.end(state, End.HIGH)
         starts = self._cluster.earliest(state)
+        ids = self._cluster.topic_id(waiting[0].topic), self._cluster.topic_id(self._policy.topic)
         self._restores.append(self._restore([self._make_task(tp) for tp in waiting], starts, ends))
         self._committed.update(committed)
+        self._footings |= {tp: Footing(*ids, starts[at]) for tp, at in zip(waiting, state, strict=True)}
         self._starts.learn(at for at in committed.values() if at is not None)
         self._waiting.difference_update(waiting)
         log.info("restoring", state={str(tp): ends[tp] - starts[tp] for tp in state})
@@ -182,7 +188,6 @@ class Opener:
         earliest = self._cluster.earliest(list(parts))
         ends = self._cluster.end(list(parts), End.HIGH)
         cluster_id = self._cluster.cluster_id()
-        topic_ids = {topic: self._cluster.topic_id(topic) for topic in {tp.topic for tp in parts}}
         new = [tp for tp in parts if self._committed.get(tp) is None]
         first = self._starts.find(source, self._cluster, new) if new else {}
         opened = []
@@ -201,7 +206,7 @@ class Opener:
                 earliest=earliest[tp],
                 end=ends[tp],
                 cluster_id=cluster_id,
-                topic_id=topic_ids[tp.topic],
+                topic_id=self._footings[tp].input_id,
             )
             opened.append(self._open(part, found))
         return opened
@@ -220,7 +225,7 @@ class Opener:
         letters = self._quarantine(part) if opening.keep else []
         part.task.open(opening, [*doomed, *part.damaged])
         self._report(part, opening)
-        return Opened(part.task, found.committed, letters)
+        return Opened(part.task, found.committed, letters, self._footings[part.task.partition])
 
     def _quarantine(self, part: Restored) -> list[Messages]:
         """Damaged snapshots become dead letters; their keys start afresh at the first record that is read again."""

@@ -197,6 +197,73 @@ def test_snapshots_that_vanish_while_workers_go_on_are_missed(make_job: MakeJob)
     assert len(job.estimates()) == 240
 
 
+def running(job: Any) -> Any:
+    """A worker that has read everything, and is idle."""
+    worker = begin(job)
+    worker._start()
+    while not job.done():
+        worker._guarded_step()
+    return worker
+
+
+def steps(worker: Any, count: int) -> None:
+    for _ in range(count):
+        worker._guarded_step()
+
+
+def cut_state(job: Any) -> None:
+    for number in PARTITIONS:
+        job.broker.truncate(STATE, number, job.broker.log(TopicPartition(STATE, number)).end)
+
+
+@pytest.mark.parametrize("damage", [delete_state, cut_state])
+def test_state_that_vanishes_under_a_running_worker_is_written_anew(
+    make_job: MakeJob, damage: Callable[[Any], None]
+) -> None:
+    jobs = [make_job(commit={"interval": 0.2}, state={"interval": 3600.0}) for _ in range(2)]
+    for job in jobs:
+        job.fill(pairs=20, keys=4, change_at=1000)
+        worker = running(job)
+        if job is jobs[0]:
+            damage(job)
+        steps(worker, 300)  # and then it is killed
+        job.fill(pairs=20, keys=4, change_at=1000, seed=4)
+        job.run(begin(job))
+    assert by_key(jobs[0]) == by_key(jobs[1])
+    assert {estimate["seq"] for estimate in jobs[0].estimates()} == set(range(1, 41))
+
+
+def test_state_that_vanishes_between_two_looks_is_missed_at_the_next_start(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2})
+    job.fill(pairs=20, keys=4, change_at=1000)
+    job.run(running(job))
+    worker = running(job)
+    worker._guarded_step()
+    delete_state(job)
+    job.fill(pairs=1, keys=1, change_at=1000, seed=4)
+    while not job.done():
+        worker._guarded_step()
+    with pytest.raises(Fatal, match=r"no header in the state topic|snapshots where the header counts"):
+        job.run(begin(job))
+
+
+def test_an_input_topic_made_again_under_a_running_worker_ends_it(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2})
+    job.fill(pairs=10, keys=4, change_at=1000)
+    worker = running(job)
+    job.broker.delete_topic("readings")
+    job.broker.create_topic("readings", len(PARTITIONS))
+    job.fill(pairs=40, keys=4, change_at=1000, seed=6)  # beyond where the worker stands: no position is out of range
+    with pytest.raises(Fatal, match="'readings' was deleted and created again while it was read"):
+        steps(worker, 300)
+    before = Counter((e["partition"], e["offset"]) for e in job.estimates())
+    again = begin(job, "discard_state")
+    again._start()
+    steps(again, 100)
+    counts = Counter((e["partition"], e["offset"]) for e in job.estimates())
+    assert counts - before == Counter((r.partition, r.offset) for r in job.broker.records("readings"))
+
+
 def test_a_damaged_snapshot_costs_its_key_alone(make_job: MakeJob) -> None:
     job = half_done(make_job)
     (record, *_) = [r for r in job.broker.records(STATE) if r.partition == 0 and r.key != b"\x00" and r.value]
