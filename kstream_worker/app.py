@@ -280,6 +280,7 @@ def loop_settings(config: Config, *, leave: bool = False, discard: bool = False,
         snapshots=SnapshotPolicy(
             state.topic, state.interval, state.replay_records, config.commit.max_bytes, state.format
         ),
+        name=config.bus.kafka.group_instance_id or "",
         start=config.input.start if start is None else start,
         commit=CommitPolicy(
             interval_s=config.commit.interval,

@@ -61,6 +61,7 @@ class Header:
         attempts: starts at `offset` that led to no commit beyond it.
         trial: the offset of the one record that is being tried alone; -1 for none.
         deaths: how often that trial did not come back.
+        triers: static names of those who announced it.
         snapshots: keys that have one in the state topic, at least; fewer found mean that the topic lost some.
         model_epoch: `app.model_epoch` when this was written.
         generation: only snapshots of the same number belong to this header.
@@ -82,6 +83,7 @@ class Header:
     attempts: int = 0
     trial: int = -1
     deaths: int = 0
+    triers: tuple[str, ...] = ()
     snapshots: int = 0
     model_epoch: int = 1
     generation: int = 0
@@ -157,6 +159,7 @@ def decode_header(value: bytes) -> Header:
         head["closed"] = tuple((int(first), int(last)) for first, last in head["closed"])
         head["arls"] = tuple((int(offset), float(arl)) for offset, arl in head["arls"])
         head["rejected"] = tuple(map(int, head["rejected"]))
+        head["triers"] = tuple(map(str, head.get("triers", ())))
         # Fields of a later release are none of ours: both may write to one topic while one takes over from the other.
         return Header(**{name: value for name, value in head.items() if name in Header.__slots__})
     except (KeyError, TypeError, ValueError) as error:

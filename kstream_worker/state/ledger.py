@@ -19,6 +19,7 @@ from kstream_worker.state.keys import KeyTable
 from kstream_worker.state.silence import SilentKeys
 
 MOST_DEATHS = 3  # of processes inside one record, after which it is given up
+MOST_TRIERS = 16  # processes that may have announced it and be alive; of more, each is taken for dead
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class Ledger:
         rejected: offsets of records that are given up.
         trial: offset of the record that is about to be tried alone; -1 for none.
         deaths: how often that was tried before.
+        triers: static names of those who announced the trial.
     """
 
     def __init__(self, settings: LedgerSettings) -> None:
@@ -83,6 +85,7 @@ class Ledger:
         self.rejected: set[int] = set()
         self.trial = -1
         self.deaths = 0
+        self.triers: tuple[str, ...] = ()
         self._checkpoints: list[Checkpoint] = []
 
     def open(self, header: Header, uncounted: int | None = None) -> None:
@@ -98,7 +101,7 @@ class Ledger:
         self.clock.now_ms = header.clock_ms
         self.admission.restore(header.closed)
         self.rejected = set(header.rejected)
-        self.trial, self.deaths = header.trial, header.deaths
+        self.trial, self.deaths, self.triers = header.trial, header.deaths, header.triers
         self.reached = header.replay_from
         self._checkpoints = [Checkpoint(header.replay_from, header.clock_ms, 0)]
 
@@ -138,14 +141,31 @@ class Ledger:
         expires = oldest < self.clock.oldest_alive_ms(int(clocks[-1]))
         return expires or not self.admission.is_open(len(self.keys) + len(clocks))
 
-    def try_alone(self, offset: int) -> None:
-        """The record at this offset is about to be tried alone. Announced before, it ended whoever tried it."""
+    def try_alone(self, offset: int, who: str) -> None:
+        """The record at this offset is about to be tried alone; -1 for none.
+
+        A process that finds its own name there died of it. Another's is no sign: the partition may have moved on while
+        it lives. Those who have no name that outlives them are taken for dead.
+
+        Args:
+            offset: of the record.
+            who: static name of this process; empty for none.
+        """
         if self.trial != offset:
-            self.trial, self.deaths = offset, 0
-            return
-        self.deaths += 1
-        if self.deaths >= MOST_DEATHS:
-            self.rejected.add(offset)
+            self.trial, self.deaths, self.triers = offset, 0, (who,) if who else ()
+        elif who and who not in self.triers and len(self.triers) < MOST_TRIERS:
+            self.triers = (*self.triers, who)
+        else:
+            self.deaths += 1
+            if self.deaths >= MOST_DEATHS:
+                self.rejected.add(offset)
+
+    def spare(self, who: str) -> None:
+        """What this process announced it has not tried, and it lives."""
+        if who:
+            self.triers = tuple(name for name in self.triers if name != who)
+        else:
+            self.deaths -= 1
 
     def forget(self, key: bytes, offset: int) -> int:
         """A key has gone at this input offset; the slot that it had."""
@@ -223,6 +243,7 @@ class Ledger:
             attempts=0 if offset > self.header.offset else attempts,
             trial=self.trial,
             deaths=self.deaths,
+            triers=self.triers,
             snapshots=self.keys.count_stored(),
         )
 

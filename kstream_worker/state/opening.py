@@ -251,6 +251,7 @@ def _go_on(header: Header, found: Found, ours: StateIdentity) -> Header:
         attempts=header.attempts + 1 if waiting else header.attempts,
         deaths=header.deaths if tried_again else 0,
         trial=header.trial if tried_again else -1,
+        triers=header.triers if tried_again else (),
         pipeline=ours.pipeline,
         numerics=ours.numerics,
         release=ours.release,

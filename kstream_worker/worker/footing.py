@@ -79,9 +79,9 @@ class FootingWatch:
         if any(_differ(before[tp].input_id, now.input_id) for tp, now in found.items()):
             raise Fatal(
                 f"the input topic '{self._topic}' was deleted and created again while it was read: positions and "
-                "models belong to the former one. Raise app.model_epoch and start once with --discard-state: models start "
-                "afresh at the beginning of the new one, whose outputs get ids of their own. Or take the models over "
-                "with `kstream-worker state export` and `state import --new-offsets --force`"
+                "models belong to the former one. Raise app.model_epoch and start once with --discard-state: models "
+                "start afresh at the beginning of the new one, whose outputs get ids of their own. Or take the models "
+                "over with `kstream-worker state export` and `state import --new-offsets --force`"
             )
         return self._tell(sorted(tp for tp, now in found.items() if _is_shaken(before[tp], now)))
 

@@ -82,7 +82,7 @@ class Worker:
         self._journal = Journal(settings.snapshots, self._tasks, telemetry, clock, now_ms)
         self._committer = Committer(self._writer, settings.commit, settings.kinds, self._journal, telemetry, clock)
         self._marks = Marks(self._committer, self._pause, self._resume, self._seek)
-        self._trials = Trials(self._committer, self._pause, self._resume)
+        self._trials = Trials(self._committer, self._pause, self._resume, settings.name)
         self._lookout = Lookout(
             self._cluster,
             self._committer,
@@ -215,8 +215,8 @@ class Worker:
 
     def _process(self, batches: Iterable[Batch]) -> None:
         trial = self._trials.next()
-        if trial is not None and self._work(*trial):
-            self._trials.done(trial[0])
+        if trial is not None:
+            self._try(*trial)
         for batch in batches:
             task = self._tasks.get(batch.partition)
             if task is None or batch.partition in self._marks:
@@ -233,6 +233,13 @@ class Worker:
             if self._committer.full:
                 self._commit_if_due(finished=False)  # many alarms at once: in more than one transaction
         self._end_replays()
+
+    def _try(self, task: Task, record: Batch) -> None:
+        """A record alone."""
+        if self._work(task, record):
+            self._trials.done(task)
+        else:
+            self._trials.failed(task.partition)
 
     def _end_replays(self) -> None:
         ended = self._marks.end_replays()
@@ -389,9 +396,9 @@ class Worker:
         gone = list(partitions)
         self._committer.drop(gone)
         self._opener.drop(gone)
+        self._trials.drop(gone)
         for tp in gone:
             self._marks.drop(tp)
-            self._trials.drop(tp)
             task = self._tasks.pop(tp, None)
             if task is not None:
                 task.close()

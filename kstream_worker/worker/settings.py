@@ -16,6 +16,7 @@ class LoopSettings:
 
     Attributes:
         topic: the input topic.
+        name: of this process, which a restart of it has, too; empty for none.
         start: `earliest`, `latest` or a time in milliseconds, for a group without offsets.
         opening: how partitions are opened.
         snapshots: how state is written.
@@ -31,6 +32,7 @@ class LoopSettings:
     topic: str
     opening: OpenPolicy
     snapshots: SnapshotPolicy
+    name: str = ""
     start: str | int = "earliest"
     commit: CommitPolicy = field(default_factory=CommitPolicy)
     kinds: Mapping[str, str] = field(default_factory=dict)

@@ -1,14 +1,15 @@
 """Records one by one, each behind a committed note of the attempt: for partitions whose starts led to no progress.
 
 A record that ends the process leaves nothing behind but the note in the header. Found three times, the record is given
-up: it becomes a dead letter, and stays one in every replay. One note stands at a time, whatever the number of
+up: it becomes a dead letter, and stays one in every replay. A note that a partition took along when it moved from one
+living process to another says nothing. One note stands at a time, whatever the number of
 partitions, and its record goes before all others: so a record of another partition cannot be what ended the process.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -37,6 +38,7 @@ class Trials:
         committer: each record is preceded by a commit.
         pause: stop reading a partition.
         resume: read it again.
+        name: of this process, which a restart of it has, too; empty for none.
     """
 
     def __init__(
@@ -44,14 +46,16 @@ class Trials:
         committer: Committer,
         pause: Callable[[list[TopicPartition]], None],
         resume: Callable[[list[TopicPartition]], None],
+        name: str,
     ) -> None:
         self._committer = committer
         self._pause = pause
         self._resume = resume
+        self._name = name
         self._until: dict[TopicPartition, int] = {}
         self._queues: dict[TopicPartition, _Queue] = {}  # in the order of their turns
         self._noted: TopicPartition | None = None
-        self._untried: dict[TopicPartition, int] = {}  # offset of a record that was noted when its partition went
+        self._mine: dict[TopicPartition, int] = {}  # offset of the last record that this process noted, and lives
 
     def begin(self, task: Task) -> None:
         """A partition was opened: see how often that was tried in vain."""
@@ -65,16 +69,18 @@ class Trials:
                 attempts=header.attempts - 1,
             )
 
-    def drop(self, partition: TopicPartition) -> None:
-        """The partition is not ours any more."""
-        self._until.pop(partition, None)
-        queue = self._queues.pop(partition, None)
-        if queue is not None and self._noted == partition:
-            offset = queue.task.ledger.trial
-            if queue.records and queue.records[0].offsets[0] == offset:
-                self._untried[partition] = offset
-            self._noted = None
-            self._note_next()
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions are not ours any more, none of them: a note for one that goes, too, would be nobody's."""
+        for tp in partitions:
+            self._until.pop(tp, None)
+            self._queues.pop(tp, None)
+            if self._noted == tp:
+                self._noted = None
+        self._note_next()
+
+    def failed(self, partition: TopicPartition) -> None:
+        """The models failed at that record: it is as if the process had ended."""
+        self._mine.pop(partition, None)
 
     def holds(self, partition: TopicPartition) -> bool:
         """Whether records of this partition wait here."""
@@ -102,7 +108,7 @@ class Trials:
         tp = task.partition
         queue = self._queues.pop(tp)
         self._noted = None
-        task.ledger.try_alone(-1)
+        task.ledger.try_alone(-1, "")
         self._committer.hurry = True
         if queue.records:
             self._queues[tp] = queue
@@ -115,8 +121,8 @@ class Trials:
 
     def spare(self, task: Task) -> None:
         """A stop in good order before the noted record was tried: the next start is no sign of a death."""
-        if task.ledger.trial >= 0:
-            task.ledger.deaths -= 1
+        if task.partition == self._noted:
+            task.ledger.spare(self._name)
             self._committer.outbox.advance(task.partition, task.progress)
 
     def _note_next(self) -> None:
@@ -126,8 +132,9 @@ class Trials:
         self._noted = next(iter(self._queues))
         queue = self._queues[self._noted]
         offset = queue.records[0].offsets[0]
-        if self._untried.pop(self._noted, -1) == offset == queue.task.ledger.trial:
-            queue.task.ledger.deaths -= 1  # the note that is found again is this process's own, and it lives
-        queue.task.ledger.try_alone(offset)
+        if self._mine.get(self._noted) == offset == queue.task.ledger.trial:
+            queue.task.ledger.spare(self._name)  # the note that is found again is this process's own
+        queue.task.ledger.try_alone(offset, self._name)
+        self._mine[self._noted] = offset
         self._committer.outbox.advance(self._noted, queue.task.progress)
         self._committer.hurry = True

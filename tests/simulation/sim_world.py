@@ -150,6 +150,7 @@ class World:
         """A second process of the same name: the first must end, and do no harm before."""
         worker = self.workers.pop(identity, None)
         if worker is not None:
+            self._bury_trials(worker._tasks.values())
             self._twins.append((identity, worker))
 
     # -- processes --
@@ -175,10 +176,11 @@ class World:
         worker = worker_of(self.scenario, self.broker, identity, self.arls[identity], self.scenario.poll_sizes)
         drop = worker._drop
 
-        def drop_and_count(partitions: Iterable[TopicPartition], **more: Any) -> None:
+        def drop_and_count(partitions: Iterable[TopicPartition], *, healing: bool = False) -> None:
             gone = list(partitions)
-            self._bury_trials(worker._tasks[tp] for tp in gone if tp in worker._tasks)
-            drop(gone, **more)
+            if healing:  # what else goes moves on, and the process lives
+                self._bury_trials(worker._tasks[tp] for tp in gone if tp in worker._tasks)
+            drop(gone, healing=healing)
 
         worker._drop = drop_and_count  # type: ignore[method-assign]
         commit = worker._writer.commit
@@ -201,7 +203,7 @@ class World:
             self._bury_trials(worker._tasks.values())
 
     def _bury_trials(self, tasks: Iterable[Task]) -> None:
-        """What was tried when a process died, models failed or a partition went may be why; a later one cannot tell."""
+        """What was tried when a process died or models failed may be why; a later one cannot tell."""
         self.trial_deaths.update((task.partition.partition, task.ledger.trial) for task in tasks)
 
     def _plan(self, identity: str, point: Any, ahead: int, error: BaseException) -> None:

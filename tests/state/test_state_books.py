@@ -16,7 +16,7 @@ from kstream_worker.state.clock import EventClock
 from kstream_worker.state.dirty import DirtyKeys
 from kstream_worker.state.format import Header
 from kstream_worker.state.keys import KeyTable
-from kstream_worker.state.ledger import MOST_DEATHS, Ledger, LedgerSettings
+from kstream_worker.state.ledger import MOST_DEATHS, MOST_TRIERS, Ledger, LedgerSettings
 from kstream_worker.state.silence import SilentKeys
 
 TTL_MS = 6400
@@ -349,15 +349,31 @@ def test_run_lengths_and_rejected_records_are_kept_as_long_as_a_replay_needs_the
     assert (header.arls, header.rejected) == (((12, 2.5), (20, 3.5)), (15,))
 
 
-def test_a_record_is_given_up_when_its_note_was_found_three_times() -> None:
+@pytest.mark.parametrize("who", ["", "pod-0"])
+def test_a_record_is_given_up_when_its_note_was_found_three_times(who: str) -> None:
     ledger = opened()
     for found in range(MOST_DEATHS):
-        ledger.try_alone(10)
+        ledger.try_alone(10, who)
         assert (ledger.trial, ledger.deaths, ledger.rejected) == (10, found, set())
-    ledger.try_alone(10)
+    ledger.try_alone(10, who)
     assert ledger.rejected == {10}
-    ledger.try_alone(12)
+    ledger.try_alone(12, who)
     assert (ledger.trial, ledger.deaths) == (12, 0)
+
+
+def test_notes_of_others_are_no_deaths_up_to_a_limit() -> None:
+    ledger = opened()
+    for number in range(MOST_TRIERS):
+        ledger.try_alone(10, f"pod-{number}")
+    assert ledger.deaths == 0
+    assert ledger.header_at(0, "x").triers == tuple(f"pod-{number}" for number in range(MOST_TRIERS))
+    ledger.try_alone(10, "pod-3")
+    assert ledger.deaths == 1
+    ledger.spare("pod-3")
+    ledger.try_alone(10, "pod-3")
+    assert ledger.deaths == 1
+    ledger.try_alone(10, "pod-99")  # where names are never the same again
+    assert ledger.deaths == 2
 
 
 def test_a_ledger_that_knows_no_key_says_so() -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from kstream_worker.bus.fake import CommitFault, FakeBroker, Faults, SimulatedCrash
@@ -561,3 +562,59 @@ def test_stops_in_good_order_are_no_deaths(make_job: MakeJob) -> None:
     job.run(job.worker())
     assert job.broker.records("drift-dead-letters") == []
     assert len(job.estimates()) == 2 * 3
+
+
+def test_a_note_that_moves_between_living_processes_is_no_death(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2}, **SMALL)
+    job.fill(pairs=3, keys=2, change_at=1000)
+    for _ in range(4):  # starts that led to nothing
+        worker = begin(job)
+        while not worker._tasks or worker._marks:
+            worker._guarded_step()
+    job.broker.evict("drift", "app-0")
+    workers = {name: begin(named(job, name), name) for name in ("pod-0", "pod-1")}
+    for name in workers:
+        job.broker.evict("drift", name)
+    for name in ["pod-0", "pod-1"] * 4:
+        worker = workers[name]
+        while not is_noted(worker):
+            worker._guarded_step()
+        job.broker.evict("drift", name)
+    for _ in range(300):
+        for worker in workers.values():
+            worker._guarded_step()
+    assert job.done()
+    assert job.broker.records("drift-dead-letters") == []
+    assert len(job.estimates()) == 2 * 3
+
+
+def test_partitions_that_go_together_leave_no_note_behind(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2}, **SMALL)
+    job.fill(pairs=3, keys=2, change_at=1000)
+    for _ in range(4):  # starts that led to nothing
+        worker = begin(job)
+        while not worker._tasks or worker._marks:
+            worker._guarded_step()
+    worker = begin(job)
+    while not is_noted(worker):
+        worker._guarded_step()
+    assert len(worker._trials._queues) == 2
+    job.broker.evict("drift", "app-0")
+    while worker._tasks:
+        worker._guarded_step()
+    assert worker._committer.empty
+    work(worker, job.done)
+    finish(worker)
+
+
+def named(job: Any, name: str) -> Any:
+    """The same job for a static member."""
+    kafka = msgspec.structs.replace(job.config.bus.kafka, group_instance_id=name)
+    job.config = msgspec.structs.replace(job.config, bus=msgspec.structs.replace(job.config.bus, kafka=kafka))
+    return job
+
+
+def is_noted(worker: Worker) -> bool:
+    """Whether the next step tries a record alone."""
+    noted = worker._trials._noted
+    return noted is not None and not worker._committer.holds(noted)
