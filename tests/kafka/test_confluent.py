@@ -160,6 +160,16 @@ def test_partitions_move_and_return_paused(kafka, make_topic):
         assert [value for batch in first.read(3) for value in batch.values] == [b"a", b"b", b"c"]
 
 
+def test_a_client_that_does_not_take_an_assignment_is_replaced(kafka, make_topic):
+    topic = make_topic(partitions=2)
+    first, second = RdMember(kafka, topic), RdMember(kafka, topic, name="m1")
+    with members(first):
+        first.join(2)
+        first.source._client.incremental_unassign([ClientPartition(topic, number) for number in range(2)])
+        with members(second), pytest.raises(Rejoin, match="did not take an assignment"):
+            until(lambda: second.poll() and first.poll() is None)
+
+
 def test_a_static_member_leaves_only_when_asked(kafka, make_topic):
     """The client never says good-bye for a static member that closes, only for one that unsubscribes."""
     topic = make_topic()
@@ -300,6 +310,7 @@ def test_a_member_put_out_while_it_joins_loses_what_it_had(kafka, make_topic):
         admin.remove_group_members(first.group, [MemberToRemove(member_id=old_id)])
         admin.close()
         everyone = (first, second, third)
+        until(lambda: [one.poll(0.05) for one in everyone] and first.changes)  # it may learn of it later than they
         until(lambda: [one.poll(0.05) for one in everyone] and all(one.source.membership() for one in everyone))
         until(lambda: [one.poll(0.05) for one in everyone] and sum(len(one.owned) for one in everyone) == 2)
         assert first.changes[0][1] == mine

@@ -6,9 +6,10 @@ placeholder as their offset, so that the client does not look for one by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kstream_worker.bus.confluent.membership import ConfluentMembership
@@ -23,10 +24,13 @@ class AssignmentLog:
     Attributes:
         captured: the membership of the last assignment; librdkafka calls back in every generation, also when
             nothing changes for this member.
+        failure: why the client did not do what a callback asked for; from then on it has another assignment than is
+            noted here. (What a callback raises, a poll raises instead of the records that it took.)
     """
 
     def __init__(self) -> None:
         self.captured: ConfluentMembership | None = None
+        self.failure: KafkaException | None = None
         self._owned: set[TopicPartition] = set()
         self._changes: list[Change] = []
         self._settled_as = ""
@@ -44,12 +48,13 @@ class AssignmentLog:
         if self._over:
             return
         new = _ours(partitions)
-        _hold(consumer, new)
-        self._capture_kept(consumer)
-        self._owned.update(new)
-        self._note(ChangeKind.ASSIGNED, new)
-        metadata, member_id = consumer.consumer_group_metadata(), consumer.memberid()
-        self.captured = ConfluentMembership(bytes(metadata), member_id or "", frozenset(self._owned))
+        with self._watching():
+            _hold(consumer, new)
+            self._capture_kept(consumer)
+            self._owned.update(new)
+            self._note(ChangeKind.ASSIGNED, new)
+            metadata, member_id = consumer.consumer_group_metadata(), consumer.memberid()
+            self.captured = ConfluentMembership(bytes(metadata), member_id or "", frozenset(self._owned))
 
     def on_revoke(self, consumer: Consumer, partitions: list[ClientPartition]) -> None:
         """Partitions taken in an orderly way."""
@@ -87,10 +92,18 @@ class AssignmentLog:
         if self._over:
             return
         gone = _ours(partitions)
-        consumer.incremental_unassign(partitions)
+        with self._watching():
+            consumer.incremental_unassign(partitions)
         self.captured = None
         self._owned.difference_update(gone)
         self._note(kind, gone)
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            self.failure, self.captured = error, None
 
     def _note(self, kind: ChangeKind, partitions: Iterable[TopicPartition]) -> None:
         change = Change(kind, tuple(partitions))

@@ -17,7 +17,7 @@ from kstream_worker.bus.confluent.errors import cause_of, classify, meaning_of
 from kstream_worker.bus.confluent.membership import ConfluentMembership
 from kstream_worker.bus.confluent.offsets import read_committed_offsets
 from kstream_worker.bus.confluent.settings import ConfluentSettings
-from kstream_worker.errors import KstreamError
+from kstream_worker.errors import KstreamError, Rejoin
 from kstream_worker.ports import Membership
 from kstream_worker.records import Batch, Change, ChangeKind, Committed, Poll, TopicPartition
 
@@ -88,6 +88,7 @@ class ConfluentSource:
 
         Raises:
             Retry: passing; poll again.
+            Rejoin: the client's assignment is not the group's any more.
             Fatal: another process uses this instance id, or the position is out of range.
             ConfigError: a right is missing, or the login is refused.
         """
@@ -193,6 +194,9 @@ class ConfluentSource:
         refusal = self._notes.refusal(f"reading {self._topic}", connected=True)
         if refusal is not None:
             raise refusal
+        if self._log.failure is not None:
+            why = cause_of(self._log.failure).str()
+            raise Rejoin(f"the client did not take an assignment of the group ({why})") from self._log.failure
         captured = self._log.captured
         current = captured is not None and captured.is_member and self._client.consumer_group_metadata()
         self._membership = captured if captured is not None and current == captured.metadata else None
