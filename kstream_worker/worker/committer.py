@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -35,6 +36,13 @@ class _Attempt:
     membership: Membership
     token: str
     tasks: list[Task]  # with state in flight
+
+
+class _Refused(NamedTuple):
+    """A membership whose commits are not taken, and since when."""
+
+    generation: int
+    since_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,7 @@ class Committer:
         self._telemetry = telemetry
         self._clock = clock
         self._attempt: _Attempt | None = None
-        self._refused_generation: int | None = None
+        self._refused: _Refused | None = None
         self._last_s = clock()
         self._retry_at_s = 0.0
         self._patience = Patience(
@@ -134,11 +142,17 @@ class Committer:
 
     def refused(self, membership: Membership | None) -> bool:
         """Whether this membership was refused, so that waiting for another one is all that is left."""
-        return membership is not None and membership.generation == self._refused_generation
+        refused = self._refused
+        return membership is not None and refused is not None and membership.generation == refused.generation
+
+    def refused_s(self, membership: Membership | None) -> float:
+        """For how long this membership is refused already, in seconds."""
+        refused = self._refused if self.refused(membership) else None
+        return 0.0 if refused is None else self._clock() - refused.since_s
 
     def rejoined(self) -> None:
         """The group was joined anew: a static member may come back in the generation that refused it."""
-        self._refused_generation = None
+        self._refused = None
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget uncommitted work of partitions that are no longer ours."""
@@ -177,7 +191,7 @@ class Committer:
             self._failed("retry", started, str(error))
             return False
         except Rejoin as error:
-            self._refused_generation = attempt.membership.generation
+            self._refused = _Refused(attempt.membership.generation, self._clock())
             self._thaw(attempt)
             self._failed("rejoin", started, str(error))
             return False
@@ -211,7 +225,7 @@ class Committer:
         for task in attempt.tasks:
             task.settle(committed=True)
         self._attempt = None
-        self._refused_generation = None
+        self._refused = None
         self._last_s = self._clock()
         if self._patience.failing:
             log.info("commits work again")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 import structlog
 
-from kstream_worker.errors import Fatal, KstreamError, Rejoin, Retry
+from kstream_worker.errors import KstreamError, Rejoin, Retry
 from kstream_worker.measures import Telemetry
 from kstream_worker.ports import Bus, Cluster, Source
 from kstream_worker.records import (
@@ -19,9 +18,9 @@ from kstream_worker.records import (
 )
 from kstream_worker.worker.assignment import StartPositions
 from kstream_worker.worker.board import Board
-from kstream_worker.worker.columns import part_of
 from kstream_worker.worker.committer import Committer
 from kstream_worker.worker.farewell import Farewell
+from kstream_worker.worker.feed import Feed
 from kstream_worker.worker.footing import FootingWatch
 from kstream_worker.worker.journal import Journal
 from kstream_worker.worker.lookout import Lookout
@@ -40,7 +39,6 @@ _POLL_S = 0.1  # while settled; an adapter polls on by itself while its group is
 _BUSY_POLL_S = 0.02
 _START_S = 2.0  # for a writer that has to be opened again, at a time: the other partitions go on meanwhile
 _REFUSED_S = 60.0  # how long a refused membership may stay before the group is joined anew
-_MAX_REPLAYS = 3
 
 
 class Worker:
@@ -83,6 +81,15 @@ class Worker:
         self._committer = Committer(self._writer, settings.commit, settings.kinds, self._journal, telemetry, clock)
         self._marks = Marks(self._committer, self._pause, self._resume, self._seek)
         self._trials = Trials(self._committer, self._pause, self._resume, settings.name)
+        self._feed = Feed(
+            self._tasks,
+            self._committer,
+            self._marks,
+            self._trials,
+            self._restart,
+            self._commit_if_full,
+            drain=settings.drain,
+        )
         self._lookout = Lookout(
             self._cluster,
             self._committer,
@@ -99,7 +106,6 @@ class Worker:
             bus, self._cluster, make_task, self._starts, settings.opening, self._lookout.restoring, telemetry, clock
         )
         self._farewell = Farewell(self._committer, self._journal, self._tasks, clock, sleep)
-        self._failures: dict[TopicPartition, int] = {}  # of models in replays
         self._paused = False
         self._stopping = False
         self._stop_asked_s: float | None = None
@@ -109,7 +115,6 @@ class Worker:
         self._rejoins = Patience(
             clock, settings.commit.give_up_s, 0.1, "Look for other members of the group and at its coordinator."
         )
-        self._refused_since_s: float | None = None
 
     # -- the life of the process --
 
@@ -214,57 +219,20 @@ class Worker:
         self._end_replays()
 
     def _process(self, batches: Iterable[Batch]) -> None:
-        trial = self._trials.next()
-        if trial is not None:
-            self._try(*trial)
-        for batch in batches:
-            task = self._tasks.get(batch.partition)
-            if task is None or batch.partition in self._marks:
-                continue  # not ours any more, or it comes again
-            left: Batch | None = None
-            if self._marks.replays(batch.partition):  # no record behind it goes in before the start is counted
-                live_from = task.ledger.live_from
-                left = part_of(batch, 0, bisect_left(batch.offsets, live_from))
-                left.next_offset = min(left.next_offset, live_from)
-            elif not self._settings.drain:
-                left = self._trials.take(task, batch)
-            if left is not None:
-                self._work(task, left)
-            if self._committer.full:
-                self._commit_if_due(finished=False)  # many alarms at once: in more than one transaction
+        self._feed.take(batches)
         self._end_replays()
 
-    def _try(self, task: Task, record: Batch) -> None:
-        """A record alone."""
-        if self._work(task, record):
-            self._trials.done(task)
-        else:
-            self._trials.failed(task.partition)
+    def _commit_if_full(self) -> None:
+        """Many alarms at once: in more than one transaction."""
+        if self._committer.full:
+            self._commit_if_due(finished=False)
 
     def _end_replays(self) -> None:
         ended = self._marks.end_replays()
         for tp in ended:
-            self._failures.pop(tp, None)
+            self._feed.forget(tp)
         if ended:
             self._show_assignment()
-
-    def _work(self, task: Task, batch: Batch) -> bool:
-        """Process a batch of a partition; False when its models failed and it is started again."""
-        ledger = task.ledger
-        replaying = ledger.replaying
-        try:
-            outputs = task.process(batch) if len(batch) else []
-        except Fatal:
-            raise
-        except Exception as error:
-            self._rebuild(task, batch, error)
-            return False
-        if not replaying:
-            self._committer.outbox.add(batch.partition, outputs)
-            self._committer.outbox.advance(batch.partition, task.progress)
-        elif ledger.replaying and batch.next_offset >= ledger.live_from:  # what is left of it are gaps
-            ledger.advance(ledger.live_from, 0)
-        return True
 
     def _commit_if_due(self, *, finished: bool) -> None:
         if not self._committer.due() and not (finished and not self._committer.empty):
@@ -330,31 +298,6 @@ class Worker:
 
     # -- what goes wrong --
 
-    def _rebuild(self, task: Task, batch: Batch, error: Exception) -> None:
-        """A model failed: start this partition again from its last commit.
-
-        Of records that were not processed before, the starts are counted in the state, which finds the one that fails;
-        those of a replay were processed once, so they fail for another reason.
-        """
-        tp = task.partition
-        log.error(
-            "a model failed; the partition starts again from its last commit",
-            partition=str(tp),
-            first_offset=batch.offsets[0],
-            last_offset=batch.offsets[-1],
-            exc_info=error,
-        )
-        if task.ledger.replaying:
-            self._failures[tp] = self._failures.get(tp, 0) + 1
-        if self._failures.get(tp, 0) > _MAX_REPLAYS:
-            raise Fatal(
-                f"{tp}: the models failed {self._failures[tp]} times while records between offsets {batch.offsets[0]} "
-                f"and {batch.offsets[-1]} were read again ({type(error).__name__}: {error}). Nothing beyond the last "
-                "commit was published. Go back to the former release, or start the models afresh with a higher "
-                "app.model_epoch and --discard-state; and please report this."
-            ) from error
-        self._restart(tp)
-
     def _restart(self, tp: TopicPartition) -> None:
         """Drop a partition and open it anew."""
         self._source.pause([tp])
@@ -364,13 +307,7 @@ class Worker:
 
     def _heal_refused(self) -> None:
         """A membership that stays refused is no membership: join anew."""
-        if not self._committer.refused(self._source.membership()):
-            self._refused_since_s = None
-            return
-        now = self._clock()
-        self._refused_since_s = now if self._refused_since_s is None else self._refused_since_s
-        if now - self._refused_since_s > _REFUSED_S:
-            self._refused_since_s = None
+        if self._committer.refused_s(self._source.membership()) > _REFUSED_S:
             raise Rejoin("commits are refused for this membership, and no newer one came")
 
     def _claim_unowned(self) -> None:
@@ -403,7 +340,7 @@ class Worker:
             if task is not None:
                 task.close()
             if not healing:
-                self._failures.pop(tp, None)
+                self._feed.forget(tp)
                 self._lookout.forget(tp)
 
     def _back_off(self, why: str) -> None:
