@@ -332,13 +332,7 @@ def build_worker(
     encoder: OutputEncoder
 
     def look_up(cluster: Cluster) -> tuple[int, OutputEncoder]:
-        count = cluster.partition_count(config.input.topic) or 0
-        if count > (cluster.partition_count(config.state.topic) or 0):
-            raise ConfigError(
-                f"{config.input.topic} has {count} partitions, {config.state.topic} has fewer: add partitions to it "
-                "until both have as many, then start again"
-            )
-        return count, build_encoder(config, cluster, sample_bank)
+        return cluster.partition_count(config.input.topic) or 0, build_encoder(config, cluster, sample_bank)
 
     def make_task(partition: TopicPartition) -> Task:
         nonlocal known, encoder

@@ -144,7 +144,7 @@ class Opener:
         """
         waiting = sorted(self._waiting - doubtful)
         # What stands in the way of some must not hold up the others.
-        troubles = _tried(lambda: self._ask(source, waiting)) if waiting else []
+        troubles = _tried(lambda: self._begin(source, waiting)) if waiting else []
         for restore in list(self._restores):
             troubles += _tried(partial(restore.step, _SLICE_S / len(self._restores)))
             self._restored += restore.finished()
@@ -153,6 +153,19 @@ class Opener:
         if troubles and not opened:
             raise troubles[0]
         return opened
+
+    def _begin(self, source: Source, waiting: list[TopicPartition]) -> None:
+        """Begin the restore of those that have a place for their state; an input may get partitions before it has."""
+        count = self._cluster.partition_count(self._policy.topic) or 0
+        placed = [tp for tp in waiting if tp.partition < count]
+        if placed:
+            self._ask(source, placed)
+        if len(placed) < len(waiting):
+            most = waiting[-1]
+            raise Retry(
+                f"{most} has no place for its state: state topic '{self._policy.topic}' has {count} partitions. Add "
+                f"partitions to it until it has as many as '{most.topic}'; this is tried again until then"
+            )
 
     def _ask(self, source: Source, waiting: list[TopicPartition]) -> None:
         committed = source.committed(waiting, _COMMITTED_S)

@@ -272,3 +272,27 @@ def test_a_restore_that_gets_no_answer_holds_up_no_other(make_job: MakeJob) -> N
 
 def no_answer(timeout_s: float) -> list[Batch]:
     raise Retry(f"no answer within {timeout_s} s")
+
+
+def test_a_partition_waits_for_a_place_for_its_state_and_holds_up_no_other(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2})
+    job.fill(pairs=20, keys=4, change_at=1000)
+    worker: Worker = job.worker(poll_sizes=(20,))
+    add_partition(job, outputs=OUTPUTS[1:])
+    worker._start()
+    for _ in range(40):
+        worker._guarded_step()
+    assert len(job.estimates()) == 80
+    job.broker.create_topic("drift-state", partitions=3)
+    job.run(worker_from(job, worker))
+    assert_each_record_once(job)
+
+
+def test_a_partition_without_a_place_for_its_state_ends_the_worker_with_the_remedy(make_job: MakeJob) -> None:
+    job = make_job(commit={"interval": 0.2, "give_up": 60.0})
+    worker: Worker = job.worker()
+    add_partition(job, outputs=OUTPUTS[1:])
+    with pytest.raises(
+        Fatal, match=r"state topic 'drift-state' has 2 partitions\. Add partitions to it until it has as"
+    ):
+        job.run(worker)
