@@ -204,7 +204,8 @@ class Importer:
             if size >= _CHUNK_BYTES:
                 self._commit(number, header, rows, last=False)
                 rows, size = [], 0
-        self._commit(number, header, rows, last=True)
+        count = self._written - before + len(rows)  # without those that are damaged, which nobody is to miss
+        self._commit(number, replace(header, snapshots=min(header.snapshots, count)), rows, last=True)
         self._say(
             f"{self._place.input_of(number)}: {self._written - before} keys; goes on at offset {header.offset}"
             + ("" if header.replay_from == header.offset else f", and reads again from {header.replay_from}")
@@ -300,6 +301,7 @@ def _rebased(header: Header, offset: int) -> Header:
         attempts=0,
         trial=-1,
         deaths=0,
+        triers=(),
     )
 
 

@@ -25,7 +25,7 @@ from state_jobs import (
 
 from kstream_worker.bus.fake import CommitFault, FakeBroker, SimulatedCrash
 from kstream_worker.errors import Fatal
-from kstream_worker.state.format import encode_header, encode_snapshot
+from kstream_worker.state.format import HEADER_KEY, encode_header, encode_snapshot, state_key
 
 
 def test_state_moves_to_the_same_log_and_goes_on_bit_identically(jobs: Jobs, tmp_path: Path, shown: Shown) -> None:
@@ -357,3 +357,23 @@ def test_an_import_gets_through_commits_that_fail(
     second.feed(records(120, 160, change_at=100))
     second.run()
     continued(first, second, calm)
+
+
+def test_a_damaged_snapshot_that_an_import_leaves_out_is_not_missed(
+    fake_jobs: Jobs, tmp_path: Path, shown: Shown
+) -> None:
+    first = fake_jobs()
+    first.feed(records(0, 60))
+    first.run()
+    header = replace(first.state()[0][0], token="t1")
+    first.write(0, [(state_key(b"pump-0"), b"cut"), (HEADER_KEY, encode_header(header, 1))], header.offset, "t1")
+    assert state(first, "export", str(tmp_path / "state")) == 0
+    assert "1 of them damaged" in "".join(shown())
+    second = fake_jobs("elsewhere", "other-input")
+    assert state(second, "import", str(tmp_path / "state"), "--new-offsets") == 0
+    assert "a snapshot is damaged, its key starts afresh" in "".join(shown())
+    second.feed(records(60, 70))
+    second.run()
+    seqs = {key: [row["seq"] for row in rows] for key, rows in second.estimates().items()}
+    assert seqs.pop("pump-0") == list(range(1, 11))
+    assert set(map(tuple, seqs.values())) == {tuple(range(61, 71))}
