@@ -223,8 +223,8 @@ class Worker:
         self._end_replays()
 
     def _commit_if_full(self) -> None:
-        """Many alarms at once: in more than one transaction."""
-        if self._committer.full:
+        """Many alarms at once: in more than one transaction. One that fails takes its time, and the group waits."""
+        if self._committer.full and not self._committer.failing:
             self._commit_if_due(finished=False)
 
     def _end_replays(self) -> None:

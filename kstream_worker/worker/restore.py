@@ -21,8 +21,8 @@ _STALL_S = 80.0
 
 _LOG_EVERY_S = 5.0
 
-# Damaged records that are kept as dead letters; of more, only the keys.
-_MOST_KEPT = 1000
+# Of damaged records that are kept as dead letters; of more, only the keys.
+_MOST_KEPT_BYTES = 16 * 2**20
 
 Progressed = Callable[[TopicPartition, int, int], None]
 
@@ -31,7 +31,7 @@ class Damaged(NamedTuple):
     """A state record that cannot be read.
 
     Attributes:
-        value: as found; empty beyond the first thousand.
+        value: as found; empty beyond the first 16 MiB of them.
         offset: in the state topic.
         time_ms: the record's time.
         why: in words.
@@ -52,6 +52,7 @@ class Restored:
         header: the last one; None for none.
         generations: of the keys that are loaded.
         damaged: state records that cannot be read, by key of the input.
+        kept_bytes: of those that became dead letters.
         position: in the state topic.
         end: where the state topic ended when the restore began.
         began_s: monotonic seconds.
@@ -64,6 +65,7 @@ class Restored:
     header: Header | None = None
     generations: dict[bytes, int] = field(default_factory=dict)
     damaged: dict[bytes, Damaged] = field(default_factory=dict)
+    kept_bytes: int = 0
 
     @property
     def done(self) -> bool:
@@ -112,7 +114,8 @@ class Restored:
             self.task.load(key, snapshot)
         except ValueError as error:
             self._drop(key)
-            kept = value if len(self.damaged) < _MOST_KEPT else b""
+            kept = value if self.kept_bytes + len(value) <= _MOST_KEPT_BYTES else b""
+            self.kept_bytes += len(kept)
             self.damaged[key] = Damaged(kept, offset, time_ms, str(error))
         else:
             self.generations[key] = snapshot.generation

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from kstream_worker.errors import Fatal
-from kstream_worker.records import Committed, TopicPartition
+from kstream_worker.records import Batch, Committed, TopicPartition
+from kstream_worker.worker.restore import Restored
 
 MakeJob = Callable[..., Any]
 STATE = "drift-state"
@@ -277,3 +278,18 @@ def test_a_damaged_snapshot_costs_its_key_alone(make_job: MakeJob) -> None:
     (letter,) = job.broker.records("drift-dead-letters")
     assert dict(letter.headers)["__kstream.reason"] == b"corrupt_state"
     assert letter.key == record.key[1:]
+
+
+def test_damaged_snapshots_are_kept_up_to_a_limit(make_job: MakeJob) -> None:
+    task = make_job().worker()._opener._make_task(TopicPartition("readings", 0))
+    part = Restored(task, 0, 40, 0.0)
+    count, value = 40, b"x" * 2**20
+    part.take(
+        Batch(TopicPartition(STATE, 0), list(range(count)), [0] * count, keys(count), [value] * count, [()] * count, 40)
+    )
+    assert len(part.damaged) == count
+    assert sum(len(one.value) for one in part.damaged.values()) == 16 * 2**20
+
+
+def keys(count: int) -> list[bytes | None]:
+    return [b"\x01%d" % number for number in range(count)]

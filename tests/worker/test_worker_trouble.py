@@ -296,3 +296,24 @@ def test_a_partition_without_a_place_for_its_state_ends_the_worker_with_the_reme
         Fatal, match=r"state topic 'drift-state' has 2 partitions\. Add partitions to it until it has as"
     ):
         job.run(worker)
+
+
+def test_a_full_outbox_that_cannot_be_committed_does_not_keep_the_worker_from_polling(make_job: MakeJob) -> None:
+    job = make_job(
+        commit={"interval": 0.2, "timeout": 1.0, "max_bytes": 65_536}, output={"max_dead_letter_bytes": 2048}
+    )
+    for topic in ("readings", *OUTPUTS):
+        job.broker.create_topic(topic, partitions=12)
+    worker: Worker = job.worker(poll_sizes=(600,))
+    break_models(worker, lambda times: job.broker.clock.sleep(0.5))  # a batch takes its time
+    worker._start()
+    for _ in range(5):
+        worker._guarded_step()
+    value = json.dumps({"ts": 1_760_000_000_000, "x": [0, 0], "y": [0, 0]}).encode()
+    for number in range(600):
+        job.broker.append("readings", number % 12, b"new", value, timestamp=1_760_000_000_000)
+    job.broker.faults.on_commit(*[CommitFault.UNAVAILABLE] * 40)
+    before_s = job.broker.clock()
+    worker._guarded_step()
+    assert job.broker.clock() - before_s < 12 * 0.5 + 3.0
+    worker._close("test")
