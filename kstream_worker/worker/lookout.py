@@ -96,7 +96,8 @@ class Lookout:
         if tasks and now >= self._lag_at_s:
             self._lag_at_s = now + _LAG_EVERY_S
             self._look_at_lag(tasks, unread, source, idle=idle)
-        self._write_anew([tasks[tp] for tp in self._footings.shaken(now) if tp in tasks], unread)
+        if not self._silence.failing:  # another question would only take its time, too
+            self._write_anew([tasks[tp] for tp in self._footings.shaken(now) if tp in tasks], unread)
 
     def opened(self, opened: Opened) -> None:
         """A partition is open."""
