@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-arl bench-dependence bench-explain bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore bench-cme reproduce-000 reproduce-001 reproduce-002 reproduce-003 reproduce-004 job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-arl bench-dependence bench-explain bench-steps bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore bench-cme reproduce-000 reproduce-001 reproduce-002 reproduce-003 reproduce-004 job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -51,6 +51,10 @@ bench-dependence: install
 # Intervals, features and kinds that alarms name.
 bench-explain: install
 	$(BIN)/python -m benchmarks.explain
+
+# Alarms and incidents of one change, and whether its end is found.
+bench-steps: install
+	$(BIN)/python -m benchmarks.steps
 
 bench-reference: install
 	$(BIN)/python -m benchmarks.arl_reference

@@ -323,6 +323,20 @@ class Explanation:
 SILENT = "silent"  # the kind of alarm, and the reason why it is raised
 
 
+class Incident(NamedTuple):
+    """All alarms that a key raises for one change, and their end: from an alarm on until it is cleared.
+
+    Attributes:
+        seq: number, within its key, of the sample that raised the first of them.
+        time_ms: the key's event time then, milliseconds since the epoch.
+        repeat: how many were raised since.
+    """
+
+    seq: int
+    time_ms: int
+    repeat: int = 0
+
+
 @dataclass(slots=True, frozen=True)
 class Transition:
     """A key's alarm was raised or cleared, or a notice given, by row `row` of the batch (-1: the key was forgotten).
@@ -348,6 +362,7 @@ class Transition:
         escalation: factor by which former alarms of the key raise the threshold at this moment.
         false_alarms_per_day: expected of this key at its own rate and at `threshold`; NaN where its rate is not known.
         explanation: of a raised alarm, by detectors that remember samples of the key; of silence always.
+        incident: of a change, what this belongs to; None of a notice and of silence.
     """
 
     row: int
@@ -367,6 +382,7 @@ class Transition:
     escalation: float = 1.0
     false_alarms_per_day: float = math.nan
     explanation: Explanation | None = None
+    incident: Incident | None = None
 
     @property
     def of_silence(self) -> bool:

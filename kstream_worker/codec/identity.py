@@ -35,9 +35,7 @@ class Identity:
     ) -> None:
         self._ordinals = ordinals
         parts = (app_id, str(model_epoch), kind, partition.topic, str(partition.partition))
-        # lengths in front keep ("a", "bc") apart from ("ab", "c")
-        text = b"".join(b"%d:%b" % (len(part), part) for part in map(str.encode, parts))
-        digest = hashlib.blake2b(text, digest_size=16, person=b"kstream-id").digest()
+        digest = _digest(*map(str.encode, parts))
         self._prefix = digest[:8].hex()
         self._base = np.uint64(int.from_bytes(digest[8:], "big"))
 
@@ -57,6 +55,27 @@ class Identity:
         text = _mix(words ^ self._base).astype(">u8").tobytes().hex()
         prefix = self._prefix
         return [prefix + text[at : at + 16] for at in range(0, len(text), 16)]
+
+
+def incident_id(app_id: str, kind: str, topic: str, key: bytes, seq: int, time_ms: int) -> str:
+    """What all alarms of one incident of a key have in common: 128 bits as 32 hexadecimal digits.
+
+    Args:
+        app_id: the application.
+        kind: `change` or `silence`; a key may be in alarm for both.
+        topic: of the input.
+        key: the entity.
+        seq: number of the sample of the key with which the incident began.
+        time_ms: event time then.
+    """
+    texts = (app_id, f"incident-{kind}", topic, str(seq), str(time_ms))
+    return _digest(*map(str.encode, texts), key).hex()
+
+
+def _digest(*parts: bytes) -> bytes:
+    # lengths in front keep ("a", "bc") apart from ("ab", "c")
+    text = b"".join(b"%d:%b" % (len(part), part) for part in parts)
+    return hashlib.blake2b(text, digest_size=16, person=b"kstream-id").digest()
 
 
 def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from kstream_worker.codec.dead_letters import dead_letter
 from kstream_worker.codec.explanations import explanation_of
-from kstream_worker.codec.identity import ORDINALS, RANKS, Identity
+from kstream_worker.codec.identity import ORDINALS, RANKS, Identity, incident_id
 from kstream_worker.codec.partitions import output_partition
 from kstream_worker.codec.payloads import Alarm, Estimate, Feature, ModelEstimate, encode_all, key_text, key_texts
 from kstream_worker.models.contract import Column
@@ -165,6 +165,8 @@ class OutputEncoder:
             escalation=transition.escalation,
             false_alarms_per_day=_known(transition.false_alarms_per_day),
             explanation=explanation_of(transition),
+            incident=self._incident(partition, key, transition),
+            repeat=0 if transition.incident is None else transition.incident.repeat,
         )
         target = self._target(key, partition, settings.alarms)
         return Messages(target, [key], [self._json.encode(payload)], [stamp], [_NO_HEADERS])
@@ -232,6 +234,15 @@ class OutputEncoder:
         block, rank = divmod(ordinal, RANKS)
         name = f"silence-{transition.reason}" if transition.of_silence else transition.reason
         return self._identity(partition, f"{name}-{block}", RANKS).ids(np.array([offset]), rank)[0]
+
+    def _incident(self, partition: TopicPartition, key: bytes, transition: Transition) -> str | None:
+        began = transition.incident
+        if transition.of_silence:
+            seq, time_ms = transition.change_seq, transition.change_time
+            return incident_id(self._settings.app_id, "silence", partition.topic, key, seq, time_ms)
+        if began is None:
+            return None
+        return incident_id(self._settings.app_id, "change", partition.topic, key, began.seq, began.time_ms)
 
     def _identity(self, partition: TopicPartition, kind: str, ordinals: int = ORDINALS) -> Identity:
         identity = self._identities.get((partition, kind))

@@ -125,6 +125,8 @@ class Alarm(msgspec.Struct):
     escalation: float
     false_alarms_per_day: float | None
     explanation: Explanation | None
+    incident: str | None
+    repeat: int
 
 
 def key_texts(keys: Sequence[bytes]) -> tuple[list[Text], list[Text]]:

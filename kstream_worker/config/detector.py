@@ -65,7 +65,7 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = "auto"
     on_alarm: Annotated[
         Literal["rebase", "hold"],
-        doc("`rebase`: learn the new normal and arm again. `hold`: stay raised against the old one."),
+        doc("`rebase`: learn the new normal and arm again. `hold`: go on against the old one, with reminders."),
     ] = "rebase"
     dead_time: Annotated[float, duration("Event time after an alarm in which the same key raises no further one.")] = (
         0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -10,14 +11,20 @@ import numpy as np
 from kstream_worker.detectors import report
 from kstream_worker.detectors.thresholds import Escalator, Standing, standing_of
 from kstream_worker.models.bank import SlotArrays, SlotBank
-from kstream_worker.records import Transition
+from kstream_worker.records import Incident, Transition
 
+INCIDENT_INTS = 5  # number and event time of the first alarm's sample, repeats, features that led them, up and down
+_SEQ, _TIME, _REPEATS, _ROSE, _FELL = range(INCIDENT_INTS)
+_BITS = 62  # of the masks of features
 MAX_ARL = 1e20  # evidence beyond 1e30 is not told apart
 _LAST_TIME = int(np.iinfo(np.int64).max)
 
 
 class Columns(NamedTuple):
-    """Where a key's row holds what an alarm is about: `rate` and `escalation` of its floats, the others of its ints."""
+    """Where a key's row holds what an alarm is about: `rate` and `escalation` of its floats, the others of its ints.
+
+    From `incident` on INCIDENT_INTS in a row.
+    """
 
     rate: int
     escalation: int
@@ -26,6 +33,7 @@ class Columns(NamedTuple):
     until: int
     alarm: int
     alarm_time: int
+    incident: int
 
 
 class AlarmBank(SlotBank):
@@ -42,6 +50,7 @@ class AlarmBank(SlotBank):
         ValueError: `arl` is not above 1 (as days, 0), or above 1e20.
     """
 
+    feature_names: tuple[str, ...]
     columns: ClassVar[Columns]
     unit: ClassVar[float]  # threshold per average run length
 
@@ -94,17 +103,60 @@ class AlarmBank(SlotBank):
         since, clock = int(state[at.alarm_time]), int(state[at.clock])
         return standing_of(float(floats[at.rate]), float(floats[at.escalation]), since, clock, self._rule)
 
+    def _continues(self, slot: int, crossing: report.Crossing) -> bool:
+        """Whether a crossing is of the change for which the alarm is up: its leading feature has led an alarm of
+        the incident, and went no other way then.
+        """
+        state, at = self._slots.ints[slot], self.columns
+        rose, fell = (int(mask) for mask in state[at.incident + _ROSE : at.incident + _FELL + 1])
+        known = rose | fell if crossing.direction == "both" else rose if crossing.direction == "up" else fell
+        return known & self._bit(crossing.features[0][0]) != 0
+
+    def _superseded(self, row: int, slot: int, crossing: report.Crossing, *, other: bool = False) -> list[Transition]:
+        """The end of the alarm that is up, where a crossing is known to be of another change, or looks so."""
+        if not self.raised(slot) or (not other and self._continues(slot, crossing)):
+            return []
+        over = self._cleared(row, slot, "superseded")
+        self._slots.ints[slot, self.columns.alarm] = 0
+        return [over]
+
+    def _count_in(self, slot: int, crossing: report.Crossing) -> None:
+        """An alarm is being raised: it begins an incident where none is up, else it repeats the former one's."""
+        state, at = self._slots.ints[slot], self.columns
+        incident = state[at.incident : at.incident + INCIDENT_INTS]
+        if state[at.alarm] == 1:
+            incident[_REPEATS] += 1
+        else:
+            incident[:] = state[at.seq], state[at.clock], 0, 0, 0
+        leading = self._bit(crossing.features[0][0])
+        incident[_ROSE] |= leading * (crossing.direction != "down")
+        incident[_FELL] |= leading * (crossing.direction != "up")
+
+    def _incident(self, slot: int) -> Incident:
+        seq, time_ms, repeats = (
+            int(value) for value in self._slots.ints[slot, self.columns.incident :][: _REPEATS + 1]
+        )
+        return Incident(seq, time_ms, repeats)
+
+    def _bit(self, name: str) -> int:
+        return 1 << self.feature_names.index(name) % _BITS
+
     def _put_up(self, slot: int) -> None:
         """The key's alarm is up from now on: its threshold rises, and its dead time begins."""
+        self._escalate(slot)
+        self._slots.ints[slot, self.columns.alarm] = 1
+
+    def _escalate(self, slot: int) -> None:
+        """The key's threshold rises, and a dead time begins."""
         floats, state, at = self._slots.floats[slot], self._slots.ints[slot], self.columns
         clock = int(state[at.clock])
         floats[at.escalation] = self._escalator.raised(float(floats[at.escalation]), int(state[at.alarm_time]), clock)
         state[at.alarm_time] = clock
-        state[at.alarm] = 1
         state[at.until] = min(clock + self._dead_time_ms, _LAST_TIME)
 
     def _raised(self, row: int, slot: int, evidence: float, crossing: report.Crossing) -> Transition:
-        return report.raised(
+        self._count_in(slot, crossing)
+        raised = report.raised(
             row=row,
             slot=slot,
             seq=int(self._slots.ints[slot, self.columns.seq]),
@@ -113,6 +165,7 @@ class AlarmBank(SlotBank):
             standing=self._standing(slot),
             guarantee=self._guarantee_of_alarm(slot),
         )
+        return replace(raised, incident=self._incident(slot))
 
     def _cleared(self, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:
         """`before`: the row's sample is not yet counted, since it finds the alarm over."""
@@ -121,7 +174,7 @@ class AlarmBank(SlotBank):
     def _told(self, kind: str, row: int, slot: int, reason: str, *, before: bool = False) -> Transition:
         """That an alarm is `cleared`, or a `notice`."""
         state, at = self._slots.ints[slot], self.columns
-        return report.told(
+        told = report.told(
             kind=kind,
             row=row,
             slot=slot,
@@ -131,3 +184,4 @@ class AlarmBank(SlotBank):
             standing=self._standing(slot),
             guarantee=self._guarantee(slot),
         )
+        return told if kind == "notice" else replace(told, incident=self._incident(slot))

@@ -2,7 +2,8 @@
 
 The *history* is a ring of the last 256 samples (128 from five features on, compact 64): raw values, their event times,
 and what was ranked of them (steps). Every eighth sample that leaves it replaces a random one of those *kept*: 96
-samples (48) that are up to about 1,000 samples old. A new warm-up forgets all of it.
+samples (48) that are up to about 1,000 samples old. While an alarm is up, and until a regime that came back has
+settled, they stay as they are: they stand for the regime before the alarm. Any other new warm-up forgets all of it.
 
 Raw values are 32-bit floats relative to the key's origin (its first sample, from the arming on the medians of its
 history), two in one entry of the row. They decide nothing.
@@ -15,6 +16,7 @@ import math
 import numpy as np
 
 from kstream_worker.detectors.ranks_layout import (
+    ALARM,
     AT_HISTORY,
     AT_KEPT,
     AT_ORIGIN,
@@ -25,9 +27,8 @@ from kstream_worker.detectors.ranks_layout import (
     KEPT_ROOM,
     KEPT_SIZE,
     LENGTH,
-    PHASE,
-    RAISED,
     SEQ,
+    SETTLING,
     STEPS_SEQ,
     WARM_SEQ,
 )
@@ -52,6 +53,8 @@ def _narrow(value: float) -> np.float32:
 def start_memory(raw: np.ndarray, row: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
     """A warm-up begins with the sample `raw`, float64[d], whose number is state[SEQ] already."""
     state[WARM_SEQ] = state[SEQ]
+    if state[ALARM] == 1:  # older samples stay, relative to the origin that they have
+        return
     state[KEPT_SIZE] = 0
     if plan[LENGTH] > 0:
         for j in range(plan[DIMS]):
@@ -81,7 +84,8 @@ def remember(
     at = seq % length
     history = row[plan[AT_HISTORY] : plan[AT_KEPT]].view(np.float32)
     steps = shorts[plan[AT_STEPS] + at * d : plan[AT_STEPS] + (at + 1) * d]
-    if seq % KEEP_EVERY == 0 and seq - length >= state[WARM_SEQ] and state[PHASE] != RAISED and steps[0] != UNRANKED:
+    settled = state[ALARM] == 0 and state[SETTLING] == 0
+    if seq % KEEP_EVERY == 0 and seq - length >= state[WARM_SEQ] and settled and steps[0] != UNRANKED:
         _keep(history[at * d : (at + 1) * d], row, state, plan)
     for j in range(d):
         history[at * d + j] = _narrow(raw[j] - row[plan[AT_ORIGIN] + j])

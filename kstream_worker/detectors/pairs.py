@@ -5,9 +5,9 @@ learned ensemble of likelihood-ratio estimators (paper 004), half on a fixed bat
 All bets share one filtration, so with a threshold A the mean number of pairs to a false alarm is at least A whenever,
 given the past, the two sides could be swapped (`battery` has the argument and the sources).
 
-While the live side differs from the reference side, a key that is armed again raises its next alarm: a lasting
-difference is reported again after every re-arming, at most once in the dead time, and each time needs more evidence
-than before (`thresholds`).
+While the live side differs from the reference side, a key that is armed again repeats its alarm: a lasting difference
+is one incident, told again after a re-arming, at most once in the dead time, and each time needs more evidence than
+before (`thresholds`).
 """
 
 from __future__ import annotations
@@ -21,32 +21,36 @@ from kstream_worker.detectors import report
 from kstream_worker.detectors.alarms import AlarmBank, Columns
 from kstream_worker.detectors.pairs_fit import fit
 from kstream_worker.detectors.pairs_kernel import (
-    CLEARED,
     CROSSED,
     DIVERGENCE,
     EVIDENCE,
     FINISHED,
     LOG_RATIO,
+    RECOVERED,
     THRESHOLD,
     log_ratios,
     make_scratch,
     walk,
 )
-from kstream_worker.detectors.pairs_report import read_crossing
+from kstream_worker.detectors.pairs_report import lead_of, read_crossing
 from kstream_worker.detectors.pairs_state import (
     ALARM,
     ALARM_TIME,
     ARMED,
+    BACK,
     CLOCK,
     COUNT,
     ESCALATION,
     HELD,
+    INCIDENT,
     INTS,
+    LEAD,
     OUTLIVING,
     PHASE,
     RAISED,
     RATE,
     SEQ,
+    SIDE,
     UNTIL,
     VERSION,
     WARM_TIME,
@@ -66,10 +70,11 @@ class PairBank(AlarmBank):
     """Change detectors of many keys that see pairs; implements `ports.Bank`.
 
     A key warms up for `warmup` pairs, from which its scales, kernel width and atoms are taken; then it is armed. After
-    an alarm, `rebase` forgets all and warms up again: the key is armed, and its alarm cleared, once the new warm-up is
-    full and `dead_time_ms` of event time have passed. `hold` keeps what was learned, sets the evidence to 0, raises
-    nothing until `dead_time_ms` have passed, and then clears and arms; from then on its guarantee is called
-    `approximate`, since the estimators keep what they learned from the change.
+    an alarm, `rebase` forgets all and warms up again: the key is armed once the new warm-up is full and `dead_time_ms`
+    of event time have passed. `hold` keeps what was learned, sets the evidence to 0, raises nothing until
+    `dead_time_ms` have passed, and then arms; from then on its guarantee is called `approximate`, since the estimators
+    keep what they learned from the change. Either way the alarm stays up, and may be repeated, until the sides are
+    alike again (`recovery`), or another change takes its place.
 
     With more than ten dimensions there are no products among the scores; coordinates and radius then take their weight.
 
@@ -95,7 +100,7 @@ class PairBank(AlarmBank):
         ValueError: an argument is out of its range; says which.
     """
 
-    columns = Columns(RATE, ESCALATION, SEQ, CLOCK, UNTIL, ALARM, ALARM_TIME)
+    columns = Columns(RATE, ESCALATION, SEQ, CLOCK, UNTIL, ALARM, ALARM_TIME, INCIDENT)
     unit = 1.0
 
     def __init__(
@@ -163,10 +168,8 @@ class PairBank(AlarmBank):
             event, row = self._walk(row, slots, x, y, times, state_seq, answers)
             if event == FINISHED:
                 break
-            transition = self._settle(event, row, int(slots[row]), float(answers[EVIDENCE, row]))
-            if transition is not None:
-                transitions.append(transition)
-            row += event != CLEARED
+            transitions += self._settle(event, row, int(slots[row]), float(answers[EVIDENCE, row]))
+            row += 1
         clipped = int(log_ratios(answers[LOG_RATIO]))
         state = state_seq[0].astype(np.int8)
         return Scores(
@@ -208,33 +211,30 @@ class PairBank(AlarmBank):
             self._powers,
         )
 
-    def _settle(self, event: int, row: int, slot: int, evidence: float) -> Transition | None:
-        """Do what an event of the walk asks for; the transition it makes, if any."""
-        state = self._slots.ints[slot]
+    def _settle(self, event: int, row: int, slot: int, evidence: float) -> list[Transition]:
+        """Do what an event asks for; the transitions to be published."""
+        floats, state = self._slots.floats[slot], self._slots.ints[slot]
         if event == CROSSED:
-            return self._raise(row, slot, evidence)
-        if event == CLEARED:
-            return self._cleared(row, slot, "rearmed", before=True)
-        floats = self._slots.floats[slot]
+            return self._cross(row, slot, evidence)
+        if event == RECOVERED:
+            state[ALARM] = 0
+            return [self._cleared(row, slot, "recovered")]
         floats[RATE] = samples_per_day(int(state[COUNT]) - 1, int(state[WARM_TIME]), int(state[CLOCK]))
         fit(floats, state, self._table)
         state[COUNT] = 0
-        if state[ALARM] == 0:
-            state[PHASE] = ARMED
-            return None
-        if state[CLOCK] < state[UNTIL]:
-            state[PHASE] = RAISED
-            return None
-        state[PHASE] = ARMED
-        state[ALARM] = 0
-        return self._cleared(row, slot, "rearmed")
+        state[PHASE] = RAISED if state[CLOCK] < state[UNTIL] else ARMED
+        return []
 
-    def _raise(self, row: int, slot: int, evidence: float) -> Transition:
-        crossing = read_crossing(self._slots.floats[slot], self._slots.ints[slot], self._plan, self.feature_names)
-        transition = self._raised(row, slot, evidence, crossing)
+    def _cross(self, row: int, slot: int, evidence: float) -> list[Transition]:
+        floats, state = self._slots.floats[slot], self._slots.ints[slot]
+        crossing = read_crossing(floats, state, self._plan, self.feature_names)
+        told = self._superseded(row, slot, crossing)
+        told.append(self._raised(row, slot, evidence, crossing))
+        state[LEAD], state[SIDE] = lead_of(floats, self._plan)
+        floats[BACK] = 0.0
         self._put_up(slot)
         self._rearm(slot)
-        return transition
+        return told
 
     def _rearm(self, slot: int) -> None:
         row, state = self._slots.floats[slot], self._slots.ints[slot]

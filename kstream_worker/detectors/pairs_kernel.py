@@ -31,6 +31,7 @@ from kstream_worker.detectors.pairs_state import (
     AT_WEIGHT,
     AT_WIDE,
     ATOMS,
+    BACK,
     CLOCK,
     COLUMNS,
     COUNT,
@@ -38,6 +39,7 @@ from kstream_worker.detectors.pairs_state import (
     ESCALATION,
     ESTIMATORS,
     FIXED,
+    LEAD,
     MIDDLE,
     NARROW,
     PHASE,
@@ -47,6 +49,7 @@ from kstream_worker.detectors.pairs_state import (
     ROOM,
     RUNS,
     SEQ,
+    SIDE,
     UNTIL,
     WARM_TIME,
     WARMING,
@@ -54,6 +57,7 @@ from kstream_worker.detectors.pairs_state import (
     WIDE,
     Plan,
 )
+from kstream_worker.detectors.recovery import SLIGHT, WRONG_EVERY, bet_back
 from kstream_worker.detectors.report import advance_runs
 from kstream_worker.detectors.thresholds import LARGEST, threshold_of
 from kstream_worker.models import nystrom, scaling
@@ -65,9 +69,11 @@ NARROW_ETA, NARROW_DECAY = 0.1, 0.02
 FORGETTING = 0.995
 RIDGE = 1.0
 RATIO_FLOOR = 1e-6
+MARGIN = 0.15  # mean payoff of a difference that lasts: that of a shift by a quarter of a standard deviation
+VARIANCE = 0.4  # of the payoff of a score of pairs that are alike
 
 FINISHED = 0  # no pair is left
-CLEARED = 1  # this pair finds the alarm over; it has not been looked at yet
+RECOVERED = 1  # an alarm is up, and the sides are alike again
 FULL = 2  # this pair completed a warm-up: the caller fits the key
 CROSSED = 3  # the evidence has reached the threshold: the caller re-arms the key
 
@@ -121,7 +127,7 @@ def walk(
         powers: int64[>= width of work], scratch.
 
     Returns:
-        what ended the walk (FINISHED, CLEARED, FULL, CROSSED), and the row of the batch where.
+        what ended the walk (FINISHED, RECOVERED, FULL, CROSSED), and the row of the batch where.
     """
     for i in range(first, len(slots)):
         row = floats[slots[i]]
@@ -130,8 +136,6 @@ def walk(
         state[CLOCK] = clock
         if state[PHASE] == RAISED and clock >= state[UNTIL]:
             state[PHASE] = ARMED
-            state[ALARM] = 0
-            return CLEARED, i
         state[SEQ] += 1
         state_seq[0, i] = state[PHASE]
         state_seq[1, i] = state[SEQ]
@@ -153,7 +157,20 @@ def walk(
                 answers[EVIDENCE, i] = LARGEST
             elif evidence >= threshold:
                 return CROSSED, i
+            if state[ALARM] == 1 and state[PHASE] == ARMED and _is_over(row, state, evidence, threshold, work):
+                return RECOVERED, i
     return FINISHED, len(slots)
+
+
+@inline
+def _is_over(row: np.ndarray, state: np.ndarray, evidence: float, threshold: float, work: np.ndarray) -> bool:
+    """Whether the difference that raised the alarm is gone: its score pays no more, and no other has begun to."""
+    payoff = state[SIDE] * work[_PAYOFF, state[LEAD]]
+    row[BACK] = bet_back(row[BACK], 1, MARGIN, VARIANCE, payoff)
+    if row[BACK] < WRONG_EVERY:
+        return False
+    row[BACK] = 0.0
+    return bool(evidence < SLIGHT * threshold)
 
 
 @jit

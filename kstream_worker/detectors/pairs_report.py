@@ -59,6 +59,17 @@ def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[s
     )
 
 
+def lead_of(row: Row, plan: Plan) -> tuple[int, int]:
+    """The column that leads a crossing, as in `read_crossing`, and the side to which it moved: 1 or -1."""
+    bets = _bets(row, plan)
+    share = column_weights(plan) * bets.means
+    if float(share[plan.fixed :].sum()) >= float(share[: plan.fixed].max()):
+        return plan.fixed + int(np.argmax(share[plan.fixed : plan.fixed + ESTIMATORS])), 1
+    leading = _simplest(bets.means[: plan.scores])
+    up, down = bets.runs[:, :, leading].max(axis=0)
+    return leading, 1 if up >= down else -1
+
+
 def _bets(row: Row, plan: Plan) -> Bets:
     columns, fixed, stakes = plan.columns, plan.fixed, len(STAKES)
 

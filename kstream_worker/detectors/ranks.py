@@ -20,7 +20,7 @@ from kstream_worker.detectors.ranks_arming import arm
 from kstream_worker.detectors.ranks_columns import credit_from_now
 from kstream_worker.detectors.ranks_guarantee import MANY, guarantee_of
 from kstream_worker.detectors.ranks_keeping import warm_up_again
-from kstream_worker.detectors.ranks_kernel import CROSSED, FULL, NOTICED, walk
+from kstream_worker.detectors.ranks_kernel import CLEARED, CROSSED, FULL, NOTICED, RECOVERED, walk
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ARMED,
@@ -32,6 +32,7 @@ from kstream_worker.detectors.ranks_layout import (
     EVERY,
     HELD,
     KEEPING,
+    KEPT_SIZE,
     MAX_PERIODS,
     NO_DEPENDENCE,
     NOT_STATIONARY,
@@ -42,6 +43,7 @@ from kstream_worker.detectors.ranks_layout import (
     RESTLESS,
     SEASON_STARTED,
     SEQ,
+    SETTLING,
     STATIONARY,
     STEPS_SEQ,
     THIN,
@@ -52,6 +54,7 @@ from kstream_worker.detectors.ranks_layout import (
     WHITEN,
     Options,
 )
+from kstream_worker.detectors.ranks_recovery import OLD, OTHER, start_watch, where_now
 from kstream_worker.detectors.ranks_report import guarantee_of_alarm, read_crossing
 from kstream_worker.detectors.ranks_rows import bytes_by_part, column_weights, make_layout, make_scratch
 from kstream_worker.detectors.seasons import forget_half
@@ -60,7 +63,7 @@ from kstream_worker.detectors.thresholds import WEEK_MS, escalator, samples_per_
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "ranks"
-ROW = 6  # of what the numbers of a row mean: snapshots of other rows are refused
+ROW = 7  # of what the numbers of a row mean: snapshots of other rows are refused
 DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN, "thin": THIN, "block": BLOCKS}
 MIN_PERIOD_MS, MAX_PERIOD_MS = 1_000, 400 * 86_400_000
 _SOON = 4  # an alarm after this part of the stated run length since the arming is no false one, most likely
@@ -73,8 +76,9 @@ class RankBank(StreamBank):
     A key warms up for `warmup` samples; then it is armed. After an alarm, `rebase` forgets all and warms up
     again: the key is armed, and its alarm cleared, once the new warm-up is full and `dead_time_ms` of event time
     have passed. `hold` keeps bags, autoregressions and what was learned, sets the evidence to 0, raises nothing
-    until `dead_time_ms` have passed, and then clears and arms; from then on its guarantee is called
-    `approximate`.
+    until `dead_time_ms` have passed, and then arms; from then on its guarantee is called `approximate`. Its alarm stays
+    up, and may be repeated, until the bags have been renewed without another crossing. Either way an alarm is cleared
+    when the regime from before it is back (`ranks_recovery`), and all that one change raises is one incident.
 
     Each alarm multiplies the key's threshold by `escalation`; the factor falls back to 1 within `escalation_decay_ms`
     (`thresholds`).
@@ -207,14 +211,17 @@ class RankBank(StreamBank):
     def _clocks(self, times: IntColumn) -> tuple[IntColumn, ...]:
         return times, self._clock.local(times) if self._layout.periods else times
 
-    def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:
+    def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, list[Transition]]:
         if event == CROSSED:
-            return row + 1, self._raise(row, slot, evidence)
+            return row + 1, self._cross(row, slot, evidence)
         if event == NOTICED:
-            return row, self._told("notice", row, slot, "not_stationary", before=True)
-        if event != FULL:
-            return row, self._cleared(row, slot, "rearmed", before=True)
-        return row + 1, self._cleared(row, slot, "rearmed") if self._arm(slot) else None
+            return row, [self._told("notice", row, slot, "not_stationary", before=True)]
+        if event == CLEARED:
+            return row, [self._cleared(row, slot, "rearmed", before=True)]
+        if event == RECOVERED:
+            return row + 1, [self._recover(row, slot)]
+        over = self._arm(slot) if event == FULL else self._calm(slot)
+        return row + 1, [self._cleared(row, slot, "rearmed")] if over else []
 
     def _arm(self, slot: int) -> bool:
         """Arm a key whose warm-up is full; True if that clears its alarm."""
@@ -226,22 +233,67 @@ class RankBank(StreamBank):
         settle(floats, state, self._plan)
         state[COUNT] = 0
         credit_from_now(state)
-        waiting = state[ALARM] == 1 and state[CLOCK] < state[UNTIL]
+        waiting = state[CLOCK] < state[UNTIL]
         state[PHASE] = RAISED if waiting else ARMED
         if waiting or state[ALARM] == 0:
             return False
-        state[ALARM] = 0
+        self._end(slot)
         return True
 
-    def _raise(self, row: int, slot: int, evidence: float) -> Transition:
+    def _calm(self, slot: int) -> bool:
+        """A held regime has become the bags' own; True if that clears its alarm."""
+        state = self._slots.ints[slot]
+        was_up = bool(state[ALARM] == 1)
+        state[SETTLING] = 0
+        if was_up:
+            self._end(slot)
+        return was_up
+
+    def _end(self, slot: int) -> None:
+        """The alarm is over, in another regime than that of the older samples."""
+        state = self._slots.ints[slot]
+        state[ALARM] = 0
+        state[KEPT_SIZE] = 0
+
+    def _recover(self, row: int, slot: int) -> Transition:
+        """The regime from before the alarm is back: go on with it."""
+        state = self._slots.ints[slot]
+        state[ALARM] = 0
+        if self._hold:
+            state[SETTLING] = 1
+        else:
+            warm_up_again(self._slots.floats[slot], state, self._plan)
+        return self._cleared(row, slot, "recovered")
+
+    def _cross(self, row: int, slot: int, evidence: float) -> list[Transition]:
+        """The evidence has reached the threshold: raise an alarm, unless it is the old regime that came back."""
         rows = self._slots
-        key = rows.floats[slot], rows.shorts[slot], rows.ints[slot]
-        crossing = read_crossing(*key, self._layout, self.feature_names)
+        floats, state = rows.floats[slot], rows.ints[slot]
+        crossing = read_crossing(floats, rows.shorts[slot], state, self._layout, self.feature_names)
         self._count_restless(slot)
-        transition = self._raised(row, slot, evidence, crossing)
-        self._put_up(slot)
+        where = where_now(crossing.change_seq, floats, state, self._plan)
+        if where == OLD:
+            told = [self._recover(row, slot)] if state[ALARM] == 1 else []
+            self._escalate(slot)
+        else:
+            told = self._superseded(row, slot, crossing, other=where == OTHER)
+            if state[ALARM] == 0:
+                start_watch(*self._sides(crossing), bool(told) or state[SETTLING] == 1, floats, state, self._plan)
+            told.append(self._raised(row, slot, evidence, crossing))
+            state[SETTLING] = 0
+            self._put_up(slot)
         self._rearm(slot)
-        return transition
+        return told
+
+    def _continues(self, slot: int, crossing: report.Crossing) -> bool:
+        """Whatever its side: that is one against bags which hold both regimes."""
+        return super()._continues(slot, crossing._replace(direction="both"))
+
+    def _sides(self, crossing: report.Crossing) -> tuple[int, int]:
+        """The first sample that has changed, and the last one that has not."""
+        found = crossing.explanation
+        low = crossing.change_seq if found is None or found.change_seq_low is None else found.change_seq_low
+        return crossing.change_seq, low - 1
 
     def _count_restless(self, slot: int) -> None:
         """A key that alarms again and again soon after its armings is not stationary, whatever a test says."""

@@ -18,7 +18,11 @@ from kstream_worker.detectors.dependence import correlation_time, hold_share, ho
 from kstream_worker.detectors.ranks_layout import (
     AT_CENTER,
     AT_HELD,
+    AT_HISTORY,
+    AT_KEPT,
     AT_LAST,
+    AT_ORIGIN,
+    AT_UNION,
     ATOM_COUNT,
     AUTO,
     BLOCKS,
@@ -139,7 +143,7 @@ def take_warmup(
 
 @jit
 def warm_up_again(row: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
-    """Forget all but the rate, the escalation and the seasons, and warm up.
+    """Forget all but the rate, the escalation, the seasons and older samples, and warm up.
 
     Args:
         row: the key's floats.
@@ -147,7 +151,9 @@ def warm_up_again(row: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
         plan: layout.
     """
     row[OUTLIVING:HEADER] = 0.0
-    row[plan[AT_CENTER] :] = 0.0
+    row[plan[AT_CENTER] : plan[AT_ORIGIN]] = 0.0
+    row[plan[AT_HISTORY] : plan[AT_KEPT]] = 0.0
+    row[plan[AT_UNION] :] = 0.0
     state[V_SIZE : ATOM_COUNT + 1] = 0
     state[PHASE] = WARMING
     state[COUNT] = 0

@@ -41,7 +41,9 @@ from kstream_worker.detectors.ranks_layout import (
     DIMS,
     ESCALATION,
     H_ROOM,
+    HELD,
     HIDDEN_COUNT,
+    KEPT_SIZE,
     LAST_RATIO,
     LOCATORS,
     NEED,
@@ -57,11 +59,13 @@ from kstream_worker.detectors.ranks_layout import (
     ROOT,
     SEASON_STARTED,
     SEQ,
+    SETTLING,
     STATIONARY,
     STEPS_SEQ,
     T_SIZE,
     TOLD,
     UNTIL,
+    V_ROOM,
     WARM_TIME,
     WARMING,
     WARMUP,
@@ -72,7 +76,9 @@ from kstream_worker.detectors.ranks_layout import (
 )
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import ratio, train
+from kstream_worker.detectors.ranks_recovery import watch
 from kstream_worker.detectors.ranks_sample import take_roots, to_steps, whiten_sample
+from kstream_worker.detectors.recovery import SLIGHT
 from kstream_worker.detectors.season_search import find_seasons, test_is_due
 from kstream_worker.detectors.seasons import learn_season, seen_once, take_season_out
 from kstream_worker.detectors.thresholds import LARGEST, threshold_of
@@ -83,11 +89,15 @@ from kstream_worker.numerics.random import below
 
 RATIO_FLOOR = 1e-6
 
+RENEWED = 2  # bags' rooms of samples after which a held regime has become their own
+
 FINISHED = 0  # no sample is left
 CLEARED = 1  # this sample finds the alarm over; it has not been looked at yet
 FULL = 2  # this sample completed a warm-up: the caller arms the key
 CROSSED = 3  # a column has reached the threshold: the caller re-arms the key
 NOTICED = 4  # this sample finds the key not stationary; it has not been looked at yet
+CALM = 5  # an alarm that was held has not come again for as long as bags take to be renewed
+RECOVERED = 6  # an alarm is up, and the regime from before it is back
 
 LOG_RATIO, DIVERGENCE, EVIDENCE, THRESHOLD = 0, 1, 2, 3  # rows of the answers
 STATES, NUMBERS, CLIPPED = 0, 1, 2  # rows of the integer answers
@@ -133,7 +143,8 @@ def walk(
         powers: int64[plan[ATOM_ROOM]], scratch.
 
     Returns:
-        what ended the walk (FINISHED, CLEARED, FULL, CROSSED or NOTICED), and the row of the batch where.
+        what ended the walk (FINISHED, CLEARED, FULL, CROSSED, NOTICED, CALM or RECOVERED), and the row of the batch
+        where.
     """
     for i in range(first, len(slots)):
         slot = slots[i]
@@ -143,14 +154,7 @@ def walk(
             state[STATIONARY] = TOLD
             return NOTICED, i
         clock = times[i] if state[SEQ] == 0 else max(state[CLOCK], times[i])
-        if state[PHASE] == RAISED and clock >= state[UNTIL]:
-            state[PHASE] = ARMED
-            state[ALARM] = 0
-            state[CLOCK] = clock
-            # Blocks and the turns of T and H begin anew: a test is credited with samples since arming alone.
-            state[COUNT] = 0
-            state[STEPS_SEQ] = state[SEQ]
-            credit_from_now(state)
+        if state[PHASE] == RAISED and clock >= state[UNTIL] and _arm_again(clock, state):
             return CLEARED, i
         state[CLOCK] = clock
         state[SEQ] += 1
@@ -176,7 +180,38 @@ def walk(
                     return CROSSED, i
             if plan[PERIODS] > 0:
                 _learn_season(y[i], civil[i], row, shorts[slot], state, plan, work)
+        event = _after_alarm(y[i], answers[EVIDENCE, i], threshold, row, state, plan)
+        if event != FINISHED:
+            return event, i
     return FINISHED, len(slots)
+
+
+@inline
+def _arm_again(clock: int, state: np.ndarray) -> bool:
+    """The dead time is over: bets begin; whether the alarm is over too, as it is unless it is held."""
+    state[PHASE] = ARMED
+    state[CLOCK] = clock
+    # Blocks and the turns of T and H begin anew: a test is credited with samples since arming alone.
+    state[COUNT] = 0
+    state[STEPS_SEQ] = state[SEQ]
+    credit_from_now(state)
+    over = state[ALARM] == 1 and state[HELD] == 0
+    if over:
+        state[ALARM] = 0
+        state[KEPT_SIZE] = 0
+    return bool(over)
+
+
+@inline
+def _after_alarm(
+    raw: np.ndarray, evidence: float, threshold: float, row: np.ndarray, state: np.ndarray, plan: np.ndarray
+) -> int:
+    """What a sample says of an alarm that is up: nothing (FINISHED), CALM or RECOVERED."""
+    unsettled = state[ALARM] == 1 or state[SETTLING] == 1
+    renewed = state[PHASE] == ARMED and state[SEQ] - state[STEPS_SEQ] >= RENEWED * plan[V_ROOM]
+    if unsettled and renewed and evidence < SLIGHT * threshold:
+        return CALM
+    return RECOVERED if state[ALARM] == 1 and watch(raw, row, state, plan) else FINISHED
 
 
 @inline

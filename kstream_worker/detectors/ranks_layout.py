@@ -125,21 +125,38 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     WARM_SEQ,  # number of the first sample of the last warm-up
     STEPS_SEQ,  # number of the sample before the first that was bet on since the key was armed, or armed again
     KEPT_SIZE,  # older samples that are remembered
+    INCIDENT,  # first of `alarms.INCIDENT_INTS`
+    _,
+    _,
+    _,
+    _,
+    LEAD,  # 1 + the score by which the new regime shows most; 0: none, its end is not looked for
+    SIDE,  # to which it moved, 1 or -1
+    STRETCH,  # samples per test of that score
+    STRETCH_N,  # of the present one
+    FIRST_NEW,  # number of the first sample that has changed
+    DUE,  # number of the sample at which the lead is sought again; 0: not
+    SETTLING,  # 1 from a recovery on while the bags may hold the regime that is over
     BLOCK_TIME,  # event time of the first sample of the present block
     BLOCK_SUM,  # first of d sums over the present block, in steps
-) = range(1, 50)
+) = range(1, 62)
 
 # Columns of the float row; the first OUTLIVING stay when all else is forgotten, and so do seasons, behind HEADER.
 (
     RATE,  # samples per day in the last warm-up; 0 before, inf where its event times do not differ
     ESCALATION,  # natural logarithm of the factor on the threshold right after the last alarm
+    MARGIN,  # what the lead's payoff must come below, see `ranks_recovery`
+    STRETCH_SUM,  # of its payoff
+    BACK,  # statistic of the bets that it has
+    MIDDLE_1,  # medians of the lead's features before the change
+    MIDDLE_2,
     GAIN,
     DIVERGENCE,
     FADED,
     LAST_RATIO,  # log ratio of the last sample that was ranked
     HEADER,
-) = range(7)
-OUTLIVING = 2
+) = range(12)
+OUTLIVING = 7
 
 
 class Layout(NamedTuple):

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
-from kstream_worker.detectors.ranks_kernel import CLEARED, CROSSED
-from kstream_worker.detectors.ranks_layout import ARMED, COUNT, PHASE, RAISED, Layout
+from kstream_worker.detectors.ranks_kernel import CROSSED, RECOVERED
+from kstream_worker.detectors.ranks_layout import ALARM, ARMED, BACK, COUNT, LEAD, PHASE, RAISED, Layout
 from kstream_worker.detectors.ranks_rows import make_scratch, sample_weights
 from kstream_worker.detectors.reference_arming import freeze
 from kstream_worker.detectors.reference_bets import is_playable, tolerance
@@ -29,7 +29,7 @@ from kstream_worker.detectors.reference_layout import (
     ORIGIN,
     make_layout,
 )
-from kstream_worker.detectors.reference_report import guarantee_of, read_crossing
+from kstream_worker.detectors.reference_report import guarantee_of, lead_of, read_crossing
 from kstream_worker.detectors.streams import StreamBank, Walk
 from kstream_worker.detectors.thresholds import WEEK_MS, escalator
 from kstream_worker.records import FloatMatrix, Transition
@@ -134,13 +134,14 @@ class ReferenceBank(StreamBank):
         self._put(slot, reference.ravel())
         return slot
 
-    def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:
+    def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, list[Transition]]:
         if event == CROSSED:
-            return row + 1, self._raise(row, slot, evidence)
-        if event == CLEARED:
-            return row, self._cleared(row, slot, "rearmed", before=True)
+            return row + 1, self._cross(row, slot, evidence)
+        if event == RECOVERED:
+            self._slots.ints[slot, ALARM] = 0
+            return row + 1, [self._cleared(row, slot, "recovered")]
         self._freeze(slot)
-        return row, None
+        return row, []
 
     def _put(self, slot: int, samples: NDArray[np.float64]) -> None:
         """Put the samples of a reference where the walk would have collected them."""
@@ -156,14 +157,17 @@ class ReferenceBank(StreamBank):
         state[COUNT] = 0
         state[PHASE] = ARMED
 
-    def _raise(self, row: int, slot: int, evidence: float) -> Transition:
+    def _cross(self, row: int, slot: int, evidence: float) -> list[Transition]:
         floats, state = self._slots.floats[slot], self._slots.ints[slot]
         crossing = read_crossing(floats, state, self._layout, self.feature_names)
-        transition = self._raised(row, slot, evidence, crossing)
+        told = self._superseded(row, slot, crossing)
+        told.append(self._raised(row, slot, evidence, crossing))
+        state[LEAD] = lead_of(floats, state, self._layout)
+        floats[BACK] = 0.0
         self._put_up(slot)
         state[PHASE] = RAISED
         floats[self._layout.R : self._layout.run_time + self._layout.locators] = 0.0
-        return transition
+        return told
 
     def _guarantee(self, slot: int) -> report.Guarantee:
         elsewhere = "file" if self._references else "range" if self._ranged else ""

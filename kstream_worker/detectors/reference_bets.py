@@ -32,7 +32,7 @@ BOLDEST = 0.8
 # How the score moved when payoff k pays most.
 PAYOFF_DIRECTION = (UP, DOWN, BOTH, BOTH)
 
-_LINEAR = 1.0 / math.sqrt(3.0)  # standard deviations of b and u for uniform p
+LINEAR = 1.0 / math.sqrt(3.0)  # standard deviations of b and u for uniform p
 _SQUARE = 1.0 / math.sqrt(5.0)
 
 
@@ -50,7 +50,15 @@ def tolerance(delta: float, fixed: int) -> float:
 
 def is_playable(z: float, ranked: int) -> bool:
     """Whether every multiplier stays positive, with ranks among `ranked` samples."""
-    return BOLDEST * (1.0 + z * _LINEAR / math.sqrt(ranked)) < 1.0
+    return BOLDEST * (1.0 + z * LINEAR / math.sqrt(ranked)) < 1.0
+
+
+@inline
+def payoff(p: float, kind: int) -> float:
+    """b, -b, u or -u of p."""
+    b = 1.0 - 2.0 * p
+    size: float = b if kind < 2 else 1.5 * b * b - 0.5
+    return size if kind % 2 == 0 else -size
 
 
 @inline
@@ -64,8 +72,8 @@ def sided(p: float, off: float, g: NDArray[np.float64]) -> None:
     """
     b = 1.0 - 2.0 * p
     u = 1.5 * b * b - 0.5
-    _stake(b - off * _LINEAR, g, 0)
-    _stake(-b - off * _LINEAR, g, STAKES)
+    _stake(b - off * LINEAR, g, 0)
+    _stake(-b - off * LINEAR, g, STAKES)
     _stake(u - off * _SQUARE, g, 2 * STAKES)
     _stake(-u - off * _SQUARE, g, 3 * STAKES)
 
@@ -73,7 +81,7 @@ def sided(p: float, off: float, g: NDArray[np.float64]) -> None:
 @inline
 def one_sided(p: float, off: float, g: NDArray[np.float64]) -> None:
     """Write the 4 multipliers that small p alone pay to g (float64[>= 4]); arguments as of `sided`."""
-    _stake(1.0 - 2.0 * p - off * _LINEAR, g, 0)
+    _stake(1.0 - 2.0 * p - off * LINEAR, g, 0)
 
 
 @inline

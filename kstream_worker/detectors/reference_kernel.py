@@ -16,7 +16,6 @@ from kstream_worker.detectors.bets import shiryaev_roberts
 from kstream_worker.detectors.ranking import count, count_products, count_scores, p_value, product
 from kstream_worker.detectors.ranks_columns import PICK, RANK, RANK_LEARNED, advance
 from kstream_worker.detectors.ranks_kernel import (
-    CLEARED,
     CLIPPED,
     CROSSED,
     DIVERGENCE,
@@ -26,6 +25,7 @@ from kstream_worker.detectors.ranks_kernel import (
     LOG_RATIO,
     NUMBERS,
     RATIO_FLOOR,
+    RECOVERED,
     STATES,
     THRESHOLD,
     evidence_of,
@@ -40,6 +40,7 @@ from kstream_worker.detectors.ranks_layout import (
     AT_V_BAG,
     AT_VALUES,
     ATOM_COUNT,
+    BACK,
     BETS,
     CLOCK,
     COUNT,
@@ -49,6 +50,7 @@ from kstream_worker.detectors.ranks_layout import (
     GAINS,
     H_COUNT,
     H_SIZE,
+    LEAD,
     LOCATED,
     PHASE,
     PHI_Z,
@@ -68,12 +70,15 @@ from kstream_worker.detectors.ranks_layout import (
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import REFRESH, learn, ratio, refresh, score
 from kstream_worker.detectors.ranks_sample import to_steps
+from kstream_worker.detectors.recovery import SLIGHT, WRONG_EVERY, bet_back
 from kstream_worker.detectors.reference_bets import (
     LEARNED_BETS,
+    LINEAR,
     PAYOFFS,
     SIDED_BETS,
     STAKES,
     one_sided,
+    payoff,
     sided,
 )
 from kstream_worker.detectors.reference_layout import GOAL, LATE
@@ -84,6 +89,7 @@ from kstream_worker.numerics.math import log
 from kstream_worker.numerics.random import below, uniform
 
 START, END, ENOUGH = 0, 1, 2  # entries of `span`
+BEYOND = 1.5  # mean payoff of a drift that lasts, in tolerances
 
 
 @jit
@@ -128,7 +134,7 @@ def walk(
         powers: int64[ATOMS], scratch.
 
     Returns:
-        what ended the walk (FINISHED; CLEARED or FULL: before the row's sample was looked at; CROSSED: after it), and
+        what ended the walk (FINISHED; FULL: before the row's sample was looked at; CROSSED or RECOVERED: after it), and
         the row of the batch where.
     """
     for i in range(first, len(slots)):
@@ -139,9 +145,6 @@ def walk(
             return FULL, i
         if state[PHASE] == RAISED and clock >= state[UNTIL]:
             state[PHASE] = ARMED
-            state[ALARM] = 0
-            state[CLOCK] = clock
-            return CLEARED, i
         state[CLOCK] = clock
         state[SEQ] += 1
         counts[STATES, i] = state[PHASE]
@@ -157,7 +160,29 @@ def walk(
                 answers[EVIDENCE, i] = evidence_of(row, state, plan, weights, threshold)
                 if answers[EVIDENCE, i] >= threshold:
                     return CROSSED, i
+                if state[ALARM] == 1 and _is_over(row, state, answers[EVIDENCE, i], threshold, z, plan, work):
+                    return RECOVERED, i
     return FINISHED, len(slots)
+
+
+@inline
+def _is_over(
+    row: np.ndarray,
+    state: np.ndarray,
+    evidence: float,
+    threshold: float,
+    z: float,
+    plan: np.ndarray,
+    work: np.ndarray,
+) -> bool:
+    """Whether the drift that raised the alarm is gone: its payoff is near the tolerance, and no other has begun."""
+    n = state[V_SIZE] if state[LEAD] < plan[DIMS] * PAYOFFS else state[V_SIZE] - state[V_SIZE] // 2
+    margin = BEYOND * z * LINEAR / math.sqrt(1.0 * n)
+    row[BACK] = bet_back(row[BACK], 1, margin, LINEAR * LINEAR, work[LOCATED, PAYOFFS])
+    if row[BACK] < WRONG_EVERY:
+        return False
+    row[BACK] = 0.0
+    return bool(evidence < SLIGHT * threshold)
 
 
 @inline
@@ -286,8 +311,11 @@ def _rank_learned(
     own = score(row, state[ATOM_COUNT], plan, work)
     larger, equal = count_scores(singles(row, plan[AT_H_SCORES], n), own)
     g = work[GAINS]
-    one_sided(p_value(larger, equal, n, uniform(stream, RANK_LEARNED, state[SEQ])), z / math.sqrt(1.0 * n), g)
+    p = p_value(larger, equal, n, uniform(stream, RANK_LEARNED, state[SEQ]))
+    one_sided(p, z / math.sqrt(1.0 * n), g)
     at = plan[FIXED]
+    if state[LEAD] == at * PAYOFFS:
+        work[LOCATED, PAYOFFS] = 1.0 - 2.0 * p
     R = singles(row, plan[AT_R], plan[BETS])
     row[plan[AT_VALUES] + at] = shiryaev_roberts(R, g, at * SIDED_BETS, LEARNED_BETS, 1.0)
     work[LOCATED, 0] = g[STAKES - 1]
@@ -308,6 +336,8 @@ def _bet(
     """One test of a fixed score: 16 statistics, and the runs of the boldest bet of each payoff."""
     g = work[GAINS]
     sided(p, off, g)
+    if state[LEAD] // PAYOFFS == column:
+        work[LOCATED, PAYOFFS] = payoff(p, state[LEAD] % PAYOFFS)
     R = singles(row, plan[AT_R], plan[BETS])
     row[plan[AT_VALUES] + column] = shiryaev_roberts(R, g, column * SIDED_BETS, SIDED_BETS, 1.0)
     for k in range(PAYOFFS):

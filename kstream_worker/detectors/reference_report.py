@@ -45,6 +45,14 @@ def read_crossing(
     )
 
 
+def lead_of(row: NDArray[np.float64], state: NDArray[np.int64], layout: Layout) -> int:
+    """The payoff that leads a crossing: its place among those of all columns."""
+    column = int(state[BEST])
+    payoffs = PAYOFFS if column < layout.fixed else LEARNED_PAYOFFS
+    held = singles_of(row, layout.R, layout.bets)[column * SIDED_BETS :][: payoffs * STAKES]
+    return column * PAYOFFS + int(np.argmax(held.reshape(payoffs, STAKES).max(axis=1)))
+
+
 def _direction(row: NDArray[np.float64], column: int, layout: Layout) -> str:
     """`up` or `down` where the bets on that side hold ten times what those on the other hold, else `both`."""
     held = singles_of(row, layout.R, layout.bets)

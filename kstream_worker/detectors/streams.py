@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors.alarms import AlarmBank, Columns
 from kstream_worker.detectors.ranks_kernel import CLIPPED, EVIDENCE, FINISHED, NUMBERS, STATES, THRESHOLD
-from kstream_worker.detectors.ranks_layout import ALARM, ALARM_TIME, CLOCK, ESCALATION, RATE, SEQ, UNTIL, Layout
+from kstream_worker.detectors.ranks_layout import (
+    ALARM,
+    ALARM_TIME,
+    CLOCK,
+    ESCALATION,
+    INCIDENT,
+    RATE,
+    SEQ,
+    UNTIL,
+    Layout,
+)
 from kstream_worker.detectors.thresholds import Escalator
 from kstream_worker.models.bank import SlotArrays, fingerprint_of
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
@@ -49,7 +59,7 @@ class StreamBank(AlarmBank):
     """
 
     against: ClassVar[str]  # what a key's samples are compared with, in words
-    columns = Columns(RATE, ESCALATION, SEQ, CLOCK, UNTIL, ALARM, ALARM_TIME)
+    columns = Columns(RATE, ESCALATION, SEQ, CLOCK, UNTIL, ALARM, ALARM_TIME, INCIDENT)
     unit = 2.0
 
     def __init__(
@@ -106,9 +116,8 @@ class StreamBank(AlarmBank):
             event, at = self._walk(at, slots, y, clocks, counts, answers)
             if event == FINISHED:
                 break
-            at, transition = self._take(event, at, int(slots[at]), float(answers[EVIDENCE, at]))
-            if transition is not None:
-                transitions.append(transition)
+            at, told = self._take(event, at, int(slots[at]), float(answers[EVIDENCE, at]))
+            transitions += told
         return Scores(
             counts[STATES].astype(np.int8),
             counts[NUMBERS],
@@ -140,5 +149,5 @@ class StreamBank(AlarmBank):
         return kernel(at, slots, y, *clocks, *state, *given, self._rule, counts, answers, *scratch)
 
     @abstractmethod
-    def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, Transition | None]:
+    def _take(self, event: int, row: int, slot: int, evidence: float) -> tuple[int, list[Transition]]:
         """Do what an event asks for; the row to go on with, and what is to be published."""

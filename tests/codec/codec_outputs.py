@@ -14,6 +14,7 @@ from kstream_worker.models.contract import Column
 from kstream_worker.records import (
     Contribution,
     Explanation,
+    Incident,
     Messages,
     Rejects,
     Samples,
@@ -114,6 +115,7 @@ def transition_of(kind: str = "raised", reason: str | None = None) -> Transition
         escalation=10.0,
         false_alarms_per_day=0.00864,
         explanation=EXPLANATION if kind == "raised" else None,
+        incident=None if kind == "notice" else Incident(1042, 1_760_000_041_000),
     )
 
 
@@ -135,6 +137,14 @@ def example_messages() -> dict[str, Messages]:
     dependent = replace(transition_of(), reason="temp*flow", explanation=turned)
     found["alarm_dependence"] = encoder.alarm(INPUT, b"pump-7", 1041, *times, dependent, NOW_MS)
     found["alarm_forgotten"] = encoder.alarm(INPUT, b"\x00\xff", 1050, -1, -1, transition_of("cleared"), NOW_MS)
+    again = replace(transition_of(), seq=1942, incident=Incident(1042, 1_760_000_041_000, 1))
+    found["alarm_repeated"] = encoder.alarm(INPUT, b"pump-7", 1941, times[0] + 900_000, times[1], again, NOW_MS)
+    recovered = replace(
+        again, kind="cleared", reason="recovered", seq=2142, evidence=0.0, direction="both", features=()
+    )
+    recovered = replace(recovered, change_seq=2142, change_time=times[0] + 1_100_000, explanation=None)
+    back = times[0] + 1_100_000, times[1]
+    found["alarm_recovered"] = encoder.alarm(INPUT, b"pump-7", 2141, *back, recovered, NOW_MS)
     expired = transition_of("cleared", "expired")
     found["alarm_expired"] = encoder.alarm(INPUT, b"pump-8", 1055, *times, expired, NOW_MS, 1)
     notice = replace(

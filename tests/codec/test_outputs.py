@@ -31,7 +31,7 @@ from jsonschema import Draft202012Validator
 from kstream_worker.codec.identity import ORDINALS, RANKS, Identity
 from kstream_worker.codec.partitions import murmur2, output_partition, partition_of
 from kstream_worker.codec.payloads import Alarm, Contribution, Estimate, Explanation, ModelEstimate
-from kstream_worker.records import TopicPartition, Transition
+from kstream_worker.records import Incident, TopicPartition, Transition
 from kstream_worker.worker.silence import Silence
 
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.json"))
@@ -120,7 +120,7 @@ def test_schemas_refuse_what_is_not_in_the_contract(kind: str, name: str) -> Non
 def test_the_schema_names_all_ways_in_which_an_alarm_clears() -> None:
     good = json.loads((EXAMPLES / "alarm_expired.json").read_bytes())
     schema = validator("alarm")
-    for reason in ("rearmed", "returned", "forgotten", "expired"):
+    for reason in ("recovered", "rearmed", "superseded", "returned", "forgotten", "expired"):
         assert schema.is_valid({**good, "reason": reason})
     assert not schema.is_valid({**good, "reason": "temp"})
     assert schema.is_valid({**good, "reason": "temp", "transition": "raised"})
@@ -226,6 +226,31 @@ def test_an_alarm_says_how_far_it_lags() -> None:
     assert found["lag_s"] == 0.5
     assert found["features"] == [{"name": "temp", "weight": 0.75}, {"name": "flow", "weight": 0.25}]
     assert (message.keys, message.timestamps) == ([b"pump-7"], [1_760_000_041_500])
+
+
+def test_all_alarms_of_an_incident_have_its_id_and_no_others() -> None:
+    encoder = encoder_of()
+
+    def incident_of(transition: Transition, key: bytes = b"k", offset: int = 5) -> Any:
+        return payload(encoder.alarm(INPUT, key, offset, 6, 7, transition, NOW_MS).values[0])["incident"]
+
+    first = transition_of()
+    again = replace(first, seq=2000, incident=Incident(1042, 1_760_000_041_000, repeat=3))
+    over = replace(transition_of("cleared", "recovered"), seq=3000)
+    assert incident_of(first) == incident_of(again, offset=900) == incident_of(over, offset=1900)
+    sample, later = Incident(1043, 1_760_000_041_000), Incident(1042, 1_760_000_041_001)
+    silences = [
+        Silence(slot=0, seq=seq, since_ms=since, limit_ms=1000) for seq, since in ((1042, 5), (1042, 6), (9, 5))
+    ]
+    others = [
+        incident_of(first),
+        incident_of(first, key=b"l"),
+        *(incident_of(replace(first, incident=one)) for one in (sample, later)),
+        *(incident_of(silence.raised(2000)) for silence in silences),
+    ]
+    assert len(set(others)) == len(others)
+    assert [incident_of(one.returned(0, 9000)) for one in silences] == others[-3:]
+    assert incident_of(transition_of("notice", "not_stationary")) is None
 
 
 def test_a_key_may_clear_and_raise_at_one_record() -> None:

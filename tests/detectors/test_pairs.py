@@ -14,7 +14,7 @@ from kstream_worker.detectors import battery
 from kstream_worker.detectors.pairs import PairBank
 from kstream_worker.detectors.pairs_state import bet_weights, column_weights, make_plan
 from kstream_worker.numerics.jit import jit
-from kstream_worker.records import Scores, Transition
+from kstream_worker.records import Incident, Scores, Transition
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "det_pair_battery.json").read_text())
 Matrix = NDArray[np.float64]
@@ -222,8 +222,9 @@ def test_rebase_warms_up_again_and_clears() -> None:
     scores = run(bank, x, y, slot)
     assert [t.kind for t in scores.transitions] == ["raised", "cleared"]
     cleared = scores.transitions[1]
-    assert cleared.reason == "rearmed"
-    assert cleared.seq == alarm.seq + 200
+    assert cleared.reason == "recovered"
+    assert alarm.seq + 250 < cleared.seq < alarm.seq + 800
+    assert cleared.incident == alarm.incident
     assert not bank.raised(slot)
     assert scores.state[alarm.row] == 1
     assert np.all(scores.state[alarm.row + 1 : alarm.row + 201] == 0)
@@ -231,12 +232,15 @@ def test_rebase_warms_up_again_and_clears() -> None:
     assert np.isnan(scores.log_ratio[alarm.row + 1 : alarm.row + 201]).all()
 
 
-def test_a_lasting_difference_is_reported_after_each_rearming() -> None:
+def test_a_lasting_difference_is_repeated_after_each_rearming_as_one_incident() -> None:
     x, y = normal_pairs(3000, 2)
     scores = run(PairBank(2, arl=1e5), x, shifted(y, 2.0))
-    kinds = [t.kind for t in scores.transitions]
-    assert kinds[:4] == ["raised", "cleared", "raised", "cleared"]
-    assert len(raised(scores)) <= 2000 / 200
+    assert {t.kind for t in scores.transitions} == {"raised"}
+    assert 2 <= len(scores.transitions) <= 2000 / 200
+    first = scores.transitions[0]
+    assert [t.incident for t in scores.transitions] == [
+        Incident(first.seq, ORIGIN + SECOND * first.row, repeat) for repeat in range(len(scores.transitions))
+    ]
 
 
 @pytest.mark.parametrize("on_alarm", ["rebase", "hold"])
@@ -245,16 +249,13 @@ def test_dead_time_in_event_time(on_alarm: str) -> None:
     bank = PairBank(2, arl=1e5, on_alarm=on_alarm, dead_time_ms=500 * SECOND)
     slot = bank.allocate(b"key")
     scores = run(bank, x, shifted(y, 2.0), slot)
-    alarm, cleared, again = scores.transitions[:3]
-    assert (alarm.kind, cleared.kind, again.kind) == ("raised", "cleared", "raised")
-    assert cleared.seq == alarm.seq + 500
-    assert cleared.change_time == ORIGIN + SECOND * (cleared.seq - 1)
-    assert again.seq > cleared.seq
-    held = slice(alarm.row + (201 if on_alarm == "rebase" else 1), cleared.row)
+    alarm, again = scores.transitions[:2]
+    assert (alarm.kind, again.kind) == ("raised", "raised")
+    held = slice(alarm.row + (201 if on_alarm == "rebase" else 1), alarm.row + 500)
     assert np.all(scores.state[held] == 2)
     assert np.all(scores.evidence[held] == 0.0)
     assert np.isfinite(scores.log_ratio[held]).all()
-    assert scores.state[cleared.row] == 1
+    assert np.all(scores.state[held.stop : again.row + 1] == 1)
 
 
 def test_hold_keeps_what_was_learned_and_calls_the_guarantee_approximate() -> None:
@@ -263,8 +264,8 @@ def test_hold_keeps_what_was_learned_and_calls_the_guarantee_approximate() -> No
     held = run(PairBank(2, arl=1e5, on_alarm="hold", dead_time_ms=100 * SECOND), x, y)
     assert [t.guarantee for t in held.transitions[:3]] == ["exact_if_iid", "approximate", "approximate"]
     assert not (held.state[200:] == 0).any()
-    first, cleared = held.transitions[:2]
-    assert held.divergence[cleared.row] > 0.05 > held.divergence[first.row]
+    first, again = held.transitions[:2]
+    assert held.divergence[again.row] > 0.05 > held.divergence[first.row]
 
 
 def test_forget_owes_a_clearing_while_the_alarm_is_up() -> None:

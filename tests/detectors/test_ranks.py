@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import bets, ranking
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.detectors.ranks_layout import ARMED, PHASE, WHITEN
+from kstream_worker.detectors.ranks_layout import ARMED, PHASE, RAISED, WHITEN
 from kstream_worker.detectors.ranks_rows import column_weights, make_layout
 from kstream_worker.numerics.jit import jit
 from kstream_worker.numerics.random import stream_of, uniform
@@ -368,17 +368,16 @@ def test_hold_keeps_the_bags_and_says_so() -> None:
     bank = bank_of(on_alarm="hold", dead_time_ms=500 * SECOND)
     slot = bank.allocate(b"key")
     scores = run(bank, changed("m1", n=4000), slot)
-    alarm, over = scores.transitions[:2]
-    assert (alarm.kind, over.kind) == ("raised", "cleared")
-    assert over.seq == alarm.seq + 500
-    held = slice(alarm.row + 1, over.row)
+    alarm, again = scores.transitions[:2]
+    assert (alarm.kind, again.kind) == ("raised", "raised")
+    held = slice(alarm.row + 1, alarm.row + 500)
     assert set(scores.state[held]) == {2}
     assert (scores.evidence[held] == 0.0).all()
     assert np.isfinite(scores.log_ratio[held]).all()
-    assert scores.state[over.row] == 1
+    assert set(scores.state[held.stop : again.row + 1]) == {1}
     assert alarm.guarantee == "exact_if_iid"
-    assert over.guarantee == "approximate"
-    assert "held" in over.guarantee_reason
+    assert again.guarantee == "approximate"
+    assert "held" in again.guarantee_reason
 
 
 def test_dead_time_delays_the_clearing_of_a_rebased_key() -> None:
@@ -397,7 +396,8 @@ def test_after_a_dead_time_tests_are_credited_with_samples_since_arming_alone(on
     slot = bank.allocate(b"key")
     y = changed("m1", n=4000)
     whole = run(bank_of(on_alarm=on_alarm, dead_time_ms=dead * SECOND), y)
-    at = next(t.row for t in whole.transitions if t.kind == "cleared")
+    at = whole.transitions[0].row + dead
+    assert list(whole.state[at - 1 : at + 1]) == [RAISED, ARMED]
     run(bank, y[:at], slot)
     layout = make_layout(2, 200, 0)
     means = slice(layout.values + layout.fixed, layout.values + layout.fixed + 2)
