@@ -25,7 +25,7 @@ from kstream_worker.detectors.before_after import (
     size_of,
     turned,
 )
-from kstream_worker.detectors.history import UNRANKED, rank_sum
+from kstream_worker.detectors.history import UNRANKED, rank_sum, raw_of
 from kstream_worker.detectors.ranking import STEPS
 from kstream_worker.detectors.ranks_hidden import MEDIAN_SIZE
 from kstream_worker.detectors.ranks_layout import (
@@ -131,6 +131,25 @@ class _Key(NamedTuple):
         return found
 
 
+class _FrozenKey(_Key):
+    """One key at its alarm against a frozen reference, which stands for all that was before.
+
+    Raw samples are those that steps stand for, relative to the center of the scale.
+    """
+
+    def history(self, first: int, last: int) -> Matrix:
+        return self._raw(self._steps_at(np.arange(first, last + 1) % self.layout.length))
+
+    def kept(self) -> Matrix:
+        d, n = self.layout.dims, int(self.state[V_SIZE])
+        return self._raw(self.shorts[: d * self.layout.v_room].reshape(d, self.layout.v_room)[:, :n].T)
+
+    def _raw(self, steps: NDArray[np.int16]) -> Matrix:
+        scale = self.row[self.layout.scale : self.layout.scale + self.layout.dims]
+        found: Matrix = raw_of(np.ascontiguousarray(steps), scale)
+        return found
+
+
 def explain(
     row: Matrix,
     shorts: NDArray[np.int16],
@@ -141,6 +160,7 @@ def explain(
     crossed: int | None,
     *,
     spike: bool,
+    frozen: bool = False,
 ) -> Told | None:
     """Explain the alarm of a key at its crossing.
 
@@ -153,11 +173,12 @@ def explain(
         scores: the fixed ones and, where that crossed, the one that was picked.
         crossed: which of them crossed; None where another one did.
         spike: whether it crossed by the size of its last sample.
+        frozen: whether the bag is a frozen reference.
 
     Returns:
         The explanation; None where nothing from before the change is remembered.
     """
-    key = _Key(row, shorts, state, layout, names, scores)
+    key = (_FrozenKey if frozen else _Key)(row, shorts, state, layout, names, scores)
     split = _locate(key, crossed, spike=spike)
     features = report.share_evidence(names, scores, [max(gain, 0.0) for gain in split.gains])
     before, ordered = _before(key, split)
@@ -226,6 +247,9 @@ def _locate(key: _Key, crossed: int | None, *, spike: bool) -> Split:
 
 def _before(key: _Key, split: Split) -> tuple[Matrix, int]:
     """Raw samples from before the change, older ones first, and how many of them follow one another."""
+    if isinstance(key, _FrozenKey):
+        reference = key.kept()
+        return reference, len(reference)
     oldest = max(int(key.state[WARM_SEQ]), int(key.state[SEQ]) - key.layout.length + 1)
     recent = key.history(oldest, split.low - 1)
     return np.concatenate((key.kept(), recent)), len(recent)

@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from kstream_worker.detectors.ranking import magnitude
 from kstream_worker.detectors.ranks_layout import (
     ALARM,
     AT_HISTORY,
@@ -91,6 +92,26 @@ def remember(
         history[at * d + j] = _narrow(raw[j] - row[plan[AT_ORIGIN] + j])
         steps[j] = q[j]
     state[plan[AT_TIMES] + at] = time
+
+
+@inline
+def remember_steps(time: int, shorts: np.ndarray, state: np.ndarray, q: np.ndarray, plan: np.ndarray) -> None:
+    """As `remember`, where steps alone are kept; `raw_of` gives what they stand for."""
+    at = state[SEQ] % plan[LENGTH]
+    for j in range(plan[DIMS]):
+        shorts[plan[AT_STEPS] + at * plan[DIMS] + j] = q[j]
+    state[plan[AT_TIMES] + at] = time
+
+
+@jit
+def raw_of(steps: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """float64[n, d], raw samples relative to the center of their scale, of int16[n, d] and float64[d]."""
+    out = np.empty(steps.shape)
+    for i in range(steps.shape[0]):
+        for j in range(steps.shape[1]):
+            size = magnitude(abs(np.float64(steps[i, j]))) * scale[j]
+            out[i, j] = size if steps[i, j] > 0 else -size
+    return out
 
 
 @inline

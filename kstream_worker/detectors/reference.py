@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
 from kstream_worker.detectors.ranks_kernel import CROSSED, RECOVERED
-from kstream_worker.detectors.ranks_layout import ALARM, ARMED, BACK, COUNT, LEAD, PHASE, RAISED, Layout
+from kstream_worker.detectors.ranks_layout import ALARM, ARMED, BACK, COUNT, LEAD, PHASE, RAISED, SEQ, STEPS_SEQ, Layout
 from kstream_worker.detectors.ranks_rows import make_scratch, sample_weights
 from kstream_worker.detectors.reference_arming import freeze
 from kstream_worker.detectors.reference_bets import is_playable, tolerance
@@ -35,7 +35,7 @@ from kstream_worker.detectors.thresholds import WEEK_MS, escalator
 from kstream_worker.records import FloatMatrix, Transition
 
 KIND = "reference"
-ROW = 4  # of what the numbers of a row mean: snapshots of other rows are refused
+ROW = 5  # of what the numbers of a row mean: snapshots of other rows are refused
 MIN_SAMPLES, MAX_SAMPLES = 20, 2000
 _FIRST_TIME, _LAST_TIME = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -155,11 +155,12 @@ class ReferenceBank(StreamBank):
         state = self._slots.ints[slot]
         freeze(self._slots.floats[slot], self._slots.shorts[slot], state, self._test, self._plan)
         state[COUNT] = 0
+        state[STEPS_SEQ] = state[SEQ]
         state[PHASE] = ARMED
 
     def _cross(self, row: int, slot: int, evidence: float) -> list[Transition]:
         floats, state = self._slots.floats[slot], self._slots.ints[slot]
-        crossing = read_crossing(floats, state, self._layout, self.feature_names)
+        crossing = read_crossing(floats, self._slots.shorts[slot], state, self._layout, self.feature_names)
         told = self._superseded(row, slot, crossing)
         told.append(self._raised(row, slot, evidence, crossing))
         state[LEAD] = lead_of(floats, state, self._layout)

@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from kstream_worker.detectors.bets import shiryaev_roberts
+from kstream_worker.detectors.history import remember_steps
 from kstream_worker.detectors.ranking import count, count_products, count_scores, p_value, product
 from kstream_worker.detectors.ranks_columns import PICK, RANK, RANK_LEARNED, advance
 from kstream_worker.detectors.ranks_kernel import (
@@ -155,6 +156,7 @@ def walk(
             _collect(y[i], times[i], row, shorts[slots[i]], state, span, plan)
         else:
             to_steps(y[i], row, plan, q, work[Z])
+            remember_steps(times[i], shorts[slots[i]], state, q, plan)
             _judge(i, row, shorts[slots[i]], state, times[i], z, plan, counts, answers, q, work, powers)
             if state[PHASE] == ARMED:
                 answers[EVIDENCE, i] = evidence_of(row, state, plan, weights, threshold)

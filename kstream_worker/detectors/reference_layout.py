@@ -28,7 +28,9 @@ LEAST = 200  # samples that a reference must have: measured down to that, see do
     LATE,  # 1 if samples from behind the configured time range had to be taken
     LEFT_OVER,  # dependence that the tests found in the reference: nothing, levels or squares
 ) = range(BLOCK_SUM, BLOCK_SUM + 4)
-INTS = BLOCK_SUM + 4
+INTS = BLOCK_SUM + 4  # event times of the history follow
+
+HISTORY = 128  # last samples, in steps, that an alarm is explained from
 
 FROM_STREAM, FROM_FILE, FROM_SHARED = 0, 1, 2
 
@@ -62,6 +64,7 @@ def make_layout(dims: int, samples: int) -> Layout:
     t_ring = bags.take(dims * sizes.learned, "reference ring")
     bags.take(-bags.here % 4, "reference ring")  # samples of the reference may lie there, as float64
     at.take(max(0, samples * dims - (at.here - union) - bags.here // 4), "reference beyond the rest")
+    steps = bags.take(HISTORY * dims, "history")
     # Of what the rank detector has besides, there is nothing: empty sections, no columns.
     layout = ranks_rows.make_layout(
         dims, samples, NO_DEPENDENCE, Options(spikes=False, transform="none", explained=False)
@@ -91,7 +94,10 @@ def make_layout(dims: int, samples: int) -> Layout:
         v_rows=v_rows,
         h_bag=h_bag,
         t_ring=t_ring,
-        steps=bags.here,
+        length=HISTORY,
+        origin=center,
+        steps=steps,
         shorts=bags.here,
-        ints=INTS,
+        times=INTS,
+        ints=INTS + HISTORY,
     )

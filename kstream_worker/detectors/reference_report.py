@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
 from kstream_worker.detectors.bets import BOTH, DIRECTION_NAMES, DOWN, UP
+from kstream_worker.detectors.explanation import explain
 from kstream_worker.detectors.ranks_layout import BEST, LEVELS_LEFT, SEQ, SQUARES_LEFT, V_SIZE, Layout
 from kstream_worker.detectors.ranks_report import singles_of, whole
 from kstream_worker.detectors.reference_bets import LEARNED_PAYOFFS, PAYOFF_DIRECTION, PAYOFFS, SIDED_BETS, STAKES
@@ -17,17 +18,51 @@ _SMALLEST_RUN = 20.0  # a run has to have paid this much to say anything about i
 
 
 def read_crossing(
+    row: NDArray[np.float64],
+    shorts: NDArray[np.int16],
+    state: NDArray[np.int64],
+    layout: Layout,
+    names: tuple[str, ...],
+) -> report.Crossing:
+    """Read the crossing from a key's state: the column that crossed, and what the last samples say of it.
+
+    The change is where those split best, or where the best-paying run of bets began, if it may lie before them.
+
+    Args:
+        row: float64[layout.floats], the key's floats.
+        shorts: int16[layout.shorts], the key's shorts.
+        state: int64[layout.ints], the key's integers.
+        layout: of the row.
+        names: of the features.
+    """
+    crossing = _read_runs(row, state, layout, names)
+    scores = _scores(names, layout)
+    column = int(state[BEST])
+    crossed = column if column < len(scores) else None
+    told = explain(row, shorts, state, layout, names, scores, crossed, spike=False, frozen=True)
+    if told is None:
+        return crossing
+    if told.explanation.change_seq_low is None:
+        told = told._replace(change_seq=crossing.change_seq, change_time=crossing.change_time)
+    return crossing._replace(**told._asdict())
+
+
+def _scores(names: tuple[str, ...], layout: Layout) -> tuple[report.Score, ...]:
+    return report.fixed_scores(
+        names, radius=layout.v_rows > layout.dims, products=layout.fixed > layout.v_rows, squares=False
+    )
+
+
+def _read_runs(
     row: NDArray[np.float64], state: NDArray[np.int64], layout: Layout, names: tuple[str, ...]
 ) -> report.Crossing:
-    """Read the crossing from a key's state.
+    """What bets alone say.
 
     The change is where the best-paying run of the column that crossed began. Its direction is the side whose bets
     paid; the learned score takes that of the first feature. Features are weighed by the logarithm of the best run of
     each score they are part of (runs that paid 20 at least).
     """
-    scores = report.fixed_scores(
-        names, radius=layout.v_rows > layout.dims, products=layout.fixed > layout.v_rows, squares=False
-    )
+    scores = _scores(names, layout)
     column = int(state[BEST])
     learned = column == len(scores)
     runs = singles_of(row, layout.run_product, layout.locators)

@@ -88,10 +88,11 @@ def test_no_sample_joins_the_reference() -> None:
     bank = bank_of()
     slot = bank.allocate(b"key")
     run(bank, y[: N + 1], slot)
-    frozen = bank._slots.shorts[slot].copy()
+    bags = bank._slots.shorts[slot, : bank._layout.steps]  # behind it: what the key remembers
+    frozen = bags.copy()
     y[2 * N :] += 2.0
     assert raised(run(bank, y[N + 1 :], slot, first=N + 1))
-    np.testing.assert_array_equal(bank._slots.shorts[slot], frozen)
+    np.testing.assert_array_equal(bags, frozen)
 
 
 def test_the_tolerance_bounds_all_payoffs_for_most_references() -> None:
@@ -161,7 +162,7 @@ def test_the_delay_of_a_shift_is_that_measured(dims: int, most: int) -> None:
         delays.append(alarms[0].seq - N - 1000)
         directions.append(alarms[0].direction)
         assert alarms[0].features[0][0] == "f0"
-        assert abs(alarms[0].change_seq - N - 1000) <= 60
+        assert abs(alarms[0].change_seq - N - 1001) <= 75
     assert np.median(delays) <= most
     assert directions.count("up") >= 13
 
@@ -233,6 +234,42 @@ def test_forgetting_a_raised_key_owes_a_transition() -> None:
     owed = bank.forget(slot)
     assert owed is not None
     assert (owed.kind, owed.reason, owed.row) == ("cleared", "forgotten", -1)
+
+
+# --- what an alarm says ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["level", "spread", "dependence", "stuck"])
+def test_alarms_are_explained_against_the_reference(kind: str) -> None:
+    """Twenty keys in the units of their features: when, which, what kind, and how far."""
+    keys, changed = 20, N + 400
+    y = np.random.default_rng(21).normal(size=(changed + 300, keys, 3))
+    after = y[changed:]
+    if kind == "level":
+        after[:, :, 1] += 1.0
+    elif kind == "spread":
+        after[:, :, 1] *= 2.0
+    elif kind == "dependence":
+        after[:, :, 1] = 0.8 * after[:, :, 0] + 0.6 * after[:, :, 1]
+    else:
+        after[:, :, 1] = after[0, :, 1]
+    y = y * (1.0, 5.0, 0.1) + (0.0, 100.0, -7.0)
+    bank = bank_of(3, arl=1e4, dead_time_ms=10**9)
+    slots = np.array([bank.allocate(b"%d" % key) for key in range(keys)])
+    times = np.repeat(SECOND * np.arange(len(y)), keys)
+    scores = bank.update(np.tile(slots, len(y)), None, y.reshape(-1, 3), times)
+    alarms = [one for one in raised(scores) if one.seq > changed]
+    told = [one.explanation for one in alarms if one.explanation is not None]
+    assert len(told) == len(alarms) >= keys - 2
+    assert sum(one.kind == kind for one in told) >= 0.85 * len(told)
+    first = changed + 1
+    assert sum((one.change_seq_low or 0) <= first <= one.change_seq_high for one in told) >= 0.8 * len(told)
+    assert sum(one.features[0][0] in ("f1", "f0")[: 1 + (kind == "dependence")] for one in alarms) >= 0.9 * len(alarms)
+    own = [next(part for part in one.summaries if part.name == "f1") for one in told if one.summaries[0].name == "f1"]
+    assert all(part.before[2] == N and abs(part.before[0] - 100.0) < 2.0 for part in own)
+    sizes = {"level": (2.0, 9.0), "spread": (1.0, 12.0), "dependence": (-6.0, 6.0), "stuck": (-7.0, -3.5)}
+    low, high = sizes[kind]
+    assert low < float(np.median([part.size for part in own])) < high
 
 
 # --- where the reference comes from ------------------------------------------------------------------------------
@@ -352,7 +389,7 @@ def test_two_sides_are_refused() -> None:
 
 
 def test_the_row_holds_what_it_says() -> None:
-    for dims, most in ((1, 17_000), (2, 21_000), (5, 32_100), (10, 54_000)):
+    for dims, most in ((1, 17_600), (2, 22_500), (5, 34_400), (10, 57_000)):
         bank = ReferenceBank(dims, capacity=4)
         assert bank.bytes_per_key <= most
         assert bank.nbytes == 4 * bank.bytes_per_key
