@@ -73,7 +73,7 @@ class Job(ABC):
         drop: what would differ between two applications with the same models.
     """
 
-    drop = ("id", "offset", "input_topic", "app_id", "lag_s", "partition")
+    drop = ("id", "incident", "offset", "input_topic", "app_id", "lag_s", "partition")
 
     def __init__(self, name: str, **sections: Mapping[str, Any]) -> None:
         self.name = name
