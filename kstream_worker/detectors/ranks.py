@@ -29,10 +29,12 @@ from kstream_worker.detectors.ranks_layout import (
     BLOCKS,
     CLOCK,
     COUNT,
+    DUE,
     EVERY,
     HELD,
     KEEPING,
     KEPT_SIZE,
+    LEAD,
     MAX_PERIODS,
     NO_DEPENDENCE,
     NOT_STATIONARY,
@@ -233,6 +235,7 @@ class RankBank(StreamBank):
         settle(floats, state, self._plan)
         state[COUNT] = 0
         credit_from_now(state)
+        state[LEAD] = state[DUE] = 0  # the new regime is the normal one: the old one's return is a change
         waiting = state[CLOCK] < state[UNTIL]
         state[PHASE] = RAISED if waiting else ARMED
         if waiting or state[ALARM] == 0:

@@ -130,6 +130,19 @@ def test_a_level_that_comes_and_goes_is_bounded_by_the_escalation() -> None:
             assert sum(one.kind == "cleared" for one in told) <= len(raised(told)) <= 27  # log10(1e30 / 2e4) + 1
 
 
+def test_nothing_recovers_once_the_new_regime_is_armed() -> None:
+    """Rebased, with a dead time that outlasts the warm-up; the old regime comes back in what is left of it."""
+    y = np.random.default_rng(13).normal(size=(2200, STREAMS, 2))
+    y[1000:1400, :, 0] *= 3.0
+    found = walk(RankBank(2, arl=1e4, dependence="none", dead_time_ms=600 * SECOND), y)
+    for told in found:
+        check_protocol(told)
+    ends = [(told[1].reason, told[1].seq - told[0].seq) for told in found if 1000 < told[0].seq < 1150]
+    assert len(ends) > STREAMS - 3
+    assert ends.count(("rearmed", 600)) >= 0.9 * len(ends)
+    assert all(length < 200 for reason, length in ends if reason == "recovered")
+
+
 def test_what_recovers_is_the_same_however_polls_cut_it() -> None:
     y = np.random.default_rng(11).normal(size=(2200, 2))
     y[900:1000, 0] += 2.0
