@@ -8,8 +8,8 @@ bets that are made for that size,
 
     R <- (R + a) (1 +- c z - c t),
 
-z the error of a prediction by *former* coefficients, those of 1 to 512 samples ago, in units of its root mean square m,
-within +-4, and c = .85 (1 - s) / m, the shift by .85 warm-up scales (at most .24).
+z the error of a prediction by *former* coefficients, those of 256 to 511 samples ago (as far as there were any), in
+units of its root mean square m, within +-4, and c = .85 (1 - s) / m, the shift by .85 warm-up scales (at most .24).
 
 As far as coefficients are true, z has the mean 0 given the past whatever the law, and the multipliers the mean 1 - c t.
 The level, learned from n samples, has in units of innovations the standard error 1 / sqrt(n); t = .7 / sqrt(n) pays for
@@ -51,10 +51,11 @@ from kstream_worker.detectors.volatility import MEAN_VARIANCE, VARIANCE, VOL_TER
 from kstream_worker.detectors.whitening import AR_ORDER, AR_TERMS
 from kstream_worker.numerics.jit import inline, jit
 
-SEEN, TAKEN = 1, 2  # behind PERSISTENT: samples that were whitened, and how many when coefficients were last copied
-STAKE, POWER, COPY = 0, 1, 2  # of a feature: c, 0 where there are no bets; m^2; the copy of its coefficients
+# Behind PERSISTENT: samples that were whitened, those that the coefficients in use and the next ones have learned.
+SEEN, USED, NEXT = 1, 2, 3
+STAKE, POWER, OLD, NEW = 0, 1, 2, 11  # of a feature: c, 0 where there are no bets; m^2; coefficients in use, next ones
 
-RENEWED = 512  # samples from one copy to the next
+RENEWED = 256  # samples from one copy to the next
 SHIFT = 0.85  # warm-up scales
 MOST_STAKE = 0.24  # no multiplier is below 0
 FASTEST, SLOWEST = 0.7, 0.05  # of (1 - s) / m: above, ranks do as well; below, nothing would be seen
@@ -109,15 +110,20 @@ def start_levels(
             row[plan[AT_LEVELS] + PERSISTENT] += 1.0
     row[plan[AT_LEVELS] + SEEN] = n
     _copy(row, plan)
+    _copy(row, plan)
 
 
 @inline
 def _copy(row: np.ndarray, plan: np.ndarray) -> None:
-    row[plan[AT_LEVELS] + TAKEN] = row[plan[AT_LEVELS] + SEEN]
+    """The next coefficients come into use, the present ones are the next."""
+    levels = row[plan[AT_LEVELS] : plan[AT_LEVELS] + LEVEL_HEADER]
+    levels[USED] = levels[NEXT]
+    levels[NEXT] = levels[SEEN]
     for j in range(plan[LEVEL_COUNT]):
         own = of_feature(j, row, plan)
         for i in range(AR_TERMS):
-            own[COPY + i] = row[plan[AT_COEF] + j * AR_TERMS + i]
+            own[OLD + i] = own[NEW + i]
+            own[NEW + i] = row[plan[AT_COEF] + j * AR_TERMS + i]
 
 
 @jit
@@ -143,9 +149,9 @@ def measure_levels(raw: np.ndarray, row: np.ndarray, plan: np.ndarray, errors: n
         errors[j] = 0.0
         if own[STAKE] == 0.0:
             continue
-        e = clip_raw(raw[j], row[plan[AT_RAW_CENTER] + j], row[plan[AT_RAW_SCALE] + j]) - own[COPY]
+        e = clip_raw(raw[j], row[plan[AT_RAW_CENTER] + j], row[plan[AT_RAW_SCALE] + j]) - own[OLD]
         for i in range(AR_ORDER):
-            e -= own[COPY + 1 + i] * row[plan[AT_RING] + j * AR_ORDER + i]
+            e -= own[OLD + 1 + i] * row[plan[AT_RING] + j * AR_ORDER + i]
         vol = plan[AT_VOLATILITY] + j * VOL_TERMS
         if row[vol + MEAN_VARIANCE] > 0.0:
             e /= math.sqrt(row[vol + VARIANCE])
@@ -157,7 +163,7 @@ def measure_levels(raw: np.ndarray, row: np.ndarray, plan: np.ndarray, errors: n
         errors[j] = e
         own[POWER] = power * (1.0 + (e * e - 1.0) / min(levels[SEEN], MEMORY))
     levels[SEEN] += 1.0
-    if levels[SEEN] - levels[TAKEN] >= RENEWED:
+    if levels[SEEN] - levels[NEXT] >= RENEWED:
         _copy(row, plan)
 
 
@@ -174,7 +180,7 @@ def bet_on_levels(credit: float, row: np.ndarray, state: np.ndarray, plan: np.nd
     """
     R = singles(row, plan[AT_R], plan[BETS])
     factors = singles(row, plan[AT_FAIR_FACTORS], FACTORS * plan[PAYOFFS])
-    tolerance = TOLERANCE / math.sqrt(row[plan[AT_LEVELS] + TAKEN])
+    tolerance = TOLERANCE / math.sqrt(row[plan[AT_LEVELS] + USED])
     for j in range(plan[LEVEL_COUNT]):
         stake = 1.0 * of_feature(j, row, plan)[STAKE]
         at = plan[R_LEVEL] + LEVEL_BETS * j
