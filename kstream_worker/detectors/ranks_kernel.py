@@ -302,7 +302,8 @@ def _judge(
     row[LAST_RATIO] = log(max(f, RATIO_FLOOR))
     answers[LOG_RATIO, i] = row[LAST_RATIO]
     if bet and state[WHITENED] == 1 and row[plan[AT_LEVELS] + PERSISTENT] > 0.0:
-        bet_on_levels(1.0 * (state[SEQ] - state[FIXED_SEQ]), row, state, plan, work[ERRORS])
+        credit = 1.0 * (state[SEQ] - state[FIXED_SEQ])
+        bet_on_levels(credit, answers[THRESHOLD, i], row, state, plan, work[ERRORS])
     rank_fixed(row, shorts, state, stream, bet, time, q, plan, work)
     if state[COUNT] % 2 == 0:
         pick = below(stream, PICK, state[SEQ], state[T_SIZE])

@@ -12,8 +12,11 @@ z the error of a prediction by *former* coefficients, those of 256 to 511 sample
 units of its root mean square m, within +-4, and c = .85 (1 - s) / m, the shift by .85 warm-up scales (at most .24).
 
 As far as coefficients are true, z has the mean 0 given the past whatever the law, and the multipliers the mean 1 - c t.
-The level, learned from n samples, has in units of innovations the standard error 1 / sqrt(n); t = .7 / sqrt(n) pays for
-it.
+The level, learned from n samples, has in units of innovations the standard error 1 / sqrt(n), and what one bet must
+reach, X, may be reached by an error as well: the likelier, the larger log X is against c sqrt(n). So t sqrt(n) is the
+larger one of .7 and .072 (log X - 10.2) / c: simulated for autoregressions of .6 to .95, normal and t3, between 600 and
+5,000 samples and with X up to 1e7, a bet then raises at most two and a half times as many false alarms as one of mean 1
+that must reach X, and the detector as a whole fewer than stated.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ from kstream_worker.detectors.ranks_layout import (
     LEVEL_COUNT,
     LEVEL_HEADER,
     LEVEL_TERMS,
+    LEVEL_WEIGHT,
     PAYOFFS,
     PERSISTENT,
     R_LEVEL,
@@ -50,6 +54,7 @@ from kstream_worker.detectors.ranks_sample import clip_raw
 from kstream_worker.detectors.volatility import MEAN_VARIANCE, VARIANCE, VOL_TERMS
 from kstream_worker.detectors.whitening import AR_ORDER, AR_TERMS
 from kstream_worker.numerics.jit import inline, jit
+from kstream_worker.numerics.math import log
 
 # Behind PERSISTENT: samples that were whitened, those that the coefficients in use and the next ones have learned.
 SEEN, USED, NEXT = 1, 2, 3
@@ -60,7 +65,7 @@ SHIFT = 0.85  # warm-up scales
 MOST_STAKE = 0.24  # no multiplier is below 0
 FASTEST, SLOWEST = 0.7, 0.05  # of (1 - s) / m: above, ranks do as well; below, nothing would be seen
 CLIP = 4.0  # an exponential law has the mean -.007 within it; within 2.5 it is -.03
-TOLERANCE = 0.7
+TOLERANCE, RARER, COMMON = 0.7, 0.072, 10.2  # t sqrt(n), see above
 MEMORY = 8192.0  # samples that m^2 follows
 LEAST_POWER = 1e-24  # a feature that stands still
 FEWEST = 300  # samples of a warm-up: before, a level is not known well enough
@@ -168,11 +173,14 @@ def measure_levels(raw: np.ndarray, row: np.ndarray, plan: np.ndarray, errors: n
 
 
 @inline
-def bet_on_levels(credit: float, row: np.ndarray, state: np.ndarray, plan: np.ndarray, errors: np.ndarray) -> None:
+def bet_on_levels(
+    credit: float, threshold: float, row: np.ndarray, state: np.ndarray, plan: np.ndarray, errors: np.ndarray
+) -> None:
     """One test of each column of levels.
 
     Args:
         credit: samples since the last test.
+        threshold: that the evidence must reach.
         row: the key's floats.
         state: the key's integers.
         plan: layout.
@@ -180,7 +188,10 @@ def bet_on_levels(credit: float, row: np.ndarray, state: np.ndarray, plan: np.nd
     """
     R = singles(row, plan[AT_R], plan[BETS])
     factors = singles(row, plan[AT_FAIR_FACTORS], FACTORS * plan[PAYOFFS])
-    tolerance = TOLERANCE / math.sqrt(row[plan[AT_LEVELS] + USED])
+    # What a bet must reach, on its own, for an alarm.
+    reach = LEVEL_BETS / LEVEL_WEIGHT * row[plan[AT_LEVELS] + PERSISTENT] * threshold
+    rarer = RARER * (log(reach) - COMMON) if reach > 1.0 else 0.0
+    error = 1.0 / math.sqrt(row[plan[AT_LEVELS] + USED])
     for j in range(plan[LEVEL_COUNT]):
         stake = 1.0 * of_feature(j, row, plan)[STAKE]
         at = plan[R_LEVEL] + LEVEL_BETS * j
@@ -191,8 +202,9 @@ def bet_on_levels(credit: float, row: np.ndarray, state: np.ndarray, plan: np.nd
             # The coordinate's payoffs of stake .5, whose variance is 1/12, or half of it, are no smaller than c's.
             fair = 1.0 * factors[FACTORS * j + 2] if state[FAIR] == 1 else 1.0
             fair = math.sqrt(fair) if stake <= SMALL_STAKE else fair
-            R[at] = (R[at] + credit) * (1.0 + stake * (errors[j] - tolerance)) * fair
-            R[at + 1] = (R[at + 1] + credit) * (1.0 - stake * (errors[j] + tolerance)) * fair
+            cost = error * max(stake * TOLERANCE, rarer)
+            R[at] = (R[at] + credit) * max(0.0, 1.0 + stake * errors[j] - cost) * fair
+            R[at + 1] = (R[at + 1] + credit) * max(0.0, 1.0 - stake * errors[j] - cost) * fair
             if plan[UPWARD] == 1:
                 R[at + 1] = 0.0
         row[plan[AT_VALUES] + plan[LEVEL] + j] = (1.0 * R[at] + 1.0 * R[at + 1]) / LEVEL_BETS
