@@ -116,7 +116,7 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     PICKED_SIDE,
     SEASONS,  # bit p: period p is taken out; seasons outlive alarms
     SEASON_STARTED,  # 1 once its units are fixed
-    SEASON_FIRST,  # civil time of the first sample, milliseconds
+    SEASON_FIRST,  # civil time of the first sample, milliseconds, later by the gaps of a period or more
     SEASON_TESTED,  # slots that had been seen when seasons were last tested for
     SLOT,  # the present slot, and its samples
     SLOT_N,
