@@ -1,8 +1,9 @@
 """A bank of change detectors for one stream per key: rank Shiryaev-Roberts.
 
 Each sample is ranked in a rolling bag of former samples of its key by fixed scores (coordinates, radius, products of
-two coordinates), by means of 25 samples, and by a learned likelihood ratio (paper 004). For independent, identically
-distributed samples the ranks are exactly uniform whatever the law; Shiryaev-Roberts statistics bet that they are not.
+two coordinates), by means of 25 samples, and by a learned likelihood ratio (paper 004); lasting shifts of what returns
+slowly to its level have bets of their own (`ranks_levels`). For independent, identically distributed samples the ranks
+are exactly uniform whatever the law; Shiryaev-Roberts statistics bet that they are not.
 `ranking` and `ranks_kernel` have the arguments and the sources; docs/architecture.md says how a bank is used.
 """
 
