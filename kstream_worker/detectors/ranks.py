@@ -1,8 +1,9 @@
 """A bank of change detectors for one stream per key: rank Shiryaev-Roberts.
 
 Each sample is ranked in a rolling bag of former samples of its key by fixed scores (coordinates, radius, products of
-two coordinates), by means of 25 samples, and by a learned likelihood ratio (paper 004). For independent, identically
-distributed samples the ranks are exactly uniform whatever the law; Shiryaev-Roberts statistics bet that they are not.
+two coordinates), by means of 25 samples, and by a learned likelihood ratio (paper 004); lasting shifts of what returns
+slowly to its level have bets of their own (`ranks_levels`). For independent, identically distributed samples the ranks
+are exactly uniform whatever the law; Shiryaev-Roberts statistics bet that they are not.
 `ranking` and `ranks_kernel` have the arguments and the sources; docs/architecture.md says how a bank is used.
 """
 
@@ -52,6 +53,7 @@ from kstream_worker.detectors.ranks_layout import (
     WHITEN,
     Options,
 )
+from kstream_worker.detectors.ranks_levels import stop_levels
 from kstream_worker.detectors.ranks_report import guarantee_of_alarm, read_crossing
 from kstream_worker.detectors.ranks_rows import bytes_by_part, column_weights, make_layout, make_scratch
 from kstream_worker.detectors.seasons import forget_half
@@ -60,7 +62,7 @@ from kstream_worker.detectors.thresholds import WEEK_MS, escalator, samples_per_
 from kstream_worker.records import FloatMatrix, IntColumn, Scores, Transition
 
 KIND = "ranks"
-ROW = 6  # of what the numbers of a row mean: snapshots of other rows are refused
+ROW = 7  # of what the numbers of a row mean: snapshots of other rows are refused
 DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN, "thin": THIN, "block": BLOCKS}
 MIN_PERIOD_MS, MAX_PERIOD_MS = 1_000, 400 * 86_400_000
 _SOON = 4  # an alarm after this part of the stated run length since the arming is no false one, most likely
@@ -256,6 +258,7 @@ class RankBank(StreamBank):
         if self._hold:
             state[PHASE] = RAISED
             state[HELD] = 1
+            stop_levels(row, self._plan)
             row[self._layout.R : self._layout.run_time + self._layout.locators] = 0.0
         else:
             warm_up_again(row, state, self._plan)

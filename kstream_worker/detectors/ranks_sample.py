@@ -13,6 +13,7 @@ from kstream_worker.detectors.ranks_layout import (
     AT_AR_COV,
     AT_CENTER,
     AT_COEF,
+    AT_LEVELS,
     AT_OFF,
     AT_RAW_CENTER,
     AT_RAW_SCALE,
@@ -21,7 +22,11 @@ from kstream_worker.detectors.ranks_layout import (
     AT_SCALE,
     AT_VOLATILITY,
     DIMS,
+    LEVEL_COUNT,
+    LEVEL_HEADER,
+    LEVEL_TERMS,
     V_ROWS,
+    singles,
 )
 from kstream_worker.detectors.volatility import MEAN_VARIANCE, VOL_TERMS, volatility_step
 from kstream_worker.detectors.whitening import AR_CLIP, AR_COV, AR_ORDER, AR_TERMS, ar_step
@@ -125,6 +130,8 @@ def _move_range(value: float, j: int, row: np.ndarray, plan: np.ndarray) -> None
     row[plan[AT_OFF] + j] = 0.0
     for k in range(AR_ORDER):
         row[plan[AT_RING] + j * AR_ORDER + k] = 0.0
+    # Its level is nowhere known then: no stake.
+    singles(row, plan[AT_LEVELS] + LEVEL_HEADER, LEVEL_TERMS * plan[LEVEL_COUNT])[LEVEL_TERMS * j] = 0.0
 
 
 @inline

@@ -228,6 +228,13 @@ def test_a_changing_size_that_is_not_predicted_is_not_divided_out() -> None:
     assert state[LEFT_OVER] == SQUARES_LEFT
 
 
+def test_clusters_that_most_features_have_are_divided_out_of_all() -> None:
+    y = series("GARCH(.1, .85)", 600, 10)
+    assert state_after(y)[VOLATILE] == 10
+    y[:, 5:] = np.random.default_rng(3).normal(size=(600, 5))
+    assert state_after(y)[VOLATILE] <= 5
+
+
 def test_what_whitening_leaves_is_named() -> None:
     y = np.random.default_rng(6).normal(size=(3_000, 1))
     y *= np.where(np.arange(3_000) // 100 % 2 == 0, 1.0, 12.0)[:, None]
