@@ -9,6 +9,8 @@ its last. Two means with one variance, all unknown, give every split k the profi
 
 S sums of squares about the means on both sides, and about one mean. Errors that are dependent say less than n
 independent ones: l is multiplied by (1 - r) / (1 + r), the share of n that an autoregression of r leaves for a mean.
+Less 1/2 log n for the mean that is fitted more (Schwarz, Estimating the dimension of a model, Annals of Statistics 6,
+1978), it compares with likelihoods that fit nothing.
 """
 
 from __future__ import annotations
