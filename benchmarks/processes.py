@@ -1,7 +1,7 @@
 """Streams without a change, serially dependent in known ways, for benches of the rank detector.
 
 Every process gives `keys` independent series of `d` independent features with a marginal standard deviation of about
-1 (a random walk: increments of 1), chunk by chunk: `[n, keys, d]`.
+1 (a random walk: increments of 1; totals: of 4.5), chunk by chunk: `[n, keys, d]`.
 """
 
 from __future__ import annotations
@@ -145,6 +145,26 @@ def random_walk() -> Process:
     return Process(_zeros(1), advance)
 
 
+def trend(inner: Process, slope: float) -> Process:
+    """A process that rises by `slope` a sample, for ever."""
+
+    def advance(rng: np.random.Generator, state: Cube, first: int, n: int) -> Cube:
+        return inner.advance(rng, state, first, n) + slope * (first + np.arange(n))[:, None, None]
+
+    return Process(inner.start, advance)
+
+
+def total(mean: float) -> Process:
+    """Counts added up: increments are Poisson."""
+
+    def advance(rng: np.random.Generator, state: Cube, first: int, n: int) -> Cube:
+        z = state + np.cumsum(rng.poisson(mean, (n, *state.shape[1:])), axis=0)
+        state[0] = z[-1]
+        return z
+
+    return Process(_zeros(1), advance)
+
+
 PROCESSES: dict[str, Process] = {
     "iid": Process(_zeros(1), independent),
     **{f"AR {c}".replace("0.", "."): autoregression((c,)) for c in (0.1, 0.3, 0.6, 0.9, 0.98)},
@@ -155,6 +175,8 @@ PROCESSES: dict[str, Process] = {
     "held .5": held(0.5),
     "GARCH(.1, .85)": garch(0.1, 0.85),
     "random walk": random_walk(),
+    "trend .2": trend(Process(_zeros(1), independent), 0.2),
+    "total of counts": total(20.0),
     "daily + weekly, given": seasonal(autoregression((0.6,)), 1.0, "given"),
     "daily + weekly, auto": seasonal(autoregression((0.6,)), 1.0, "auto"),
     "daily, auto": seasonal(autoregression((0.6,)), 0.0, "auto"),

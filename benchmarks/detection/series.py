@@ -44,11 +44,13 @@ class Found:
         alarms: rows at which it raised an alarm, ascending.
         changes: for each alarm the row at which it says the change began, at most the alarm's.
         levels: for each alarm the level of its guarantee; empty of detectors that state none.
+        leading: for each alarm the feature that it names first; empty of detectors that name none.
     """
 
     alarms: tuple[int, ...]
     changes: tuple[int, ...]
     levels: tuple[str, ...] = ()
+    leading: tuple[int, ...] = ()
 
     @staticmethod
     def at(rows: list[int]) -> Found:

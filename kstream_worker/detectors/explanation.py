@@ -26,6 +26,7 @@ from kstream_worker.detectors.before_after import (
     turned,
 )
 from kstream_worker.detectors.history import UNRANKED, rank_sum, raw_of
+from kstream_worker.detectors.level_split import LEAST, split_levels
 from kstream_worker.detectors.ranking import STEPS
 from kstream_worker.detectors.ranks_hidden import MEDIAN_SIZE
 from kstream_worker.detectors.ranks_layout import (
@@ -33,10 +34,12 @@ from kstream_worker.detectors.ranks_layout import (
     EVEN_ODD,
     KEPT_SIZE,
     PICKED,
+    SEASONS,
     SEQ,
     STEPS_SEQ,
     V_SIZE,
     WARM_SEQ,
+    WHITENED,
     Layout,
     hidden_scores,
 )
@@ -93,6 +96,11 @@ class _Key(NamedTuple):
         known = self._steps_at(at)[:, 0] != UNRANKED
         found: Matrix = ring.reshape(length, d)[at[known]].astype(np.float64)
         return found
+
+    def ranked(self, first: int) -> NDArray[np.int64]:
+        """int64[n], which of the samples from `first` on were ranked, the first being 0."""
+        at = np.arange(first, int(self.state[SEQ]) + 1) % self.layout.length
+        return np.flatnonzero(self._steps_at(at)[:, 0] != UNRANKED)
 
     def _steps_at(self, at: NDArray[np.int64]) -> NDArray[np.int16]:
         length, d = self.layout.length, self.layout.dims
@@ -241,8 +249,25 @@ def _locate(key: _Key, crossed: int | None, *, spike: bool) -> Split:
     if crossed is not None and best[crossed] >= best[lead] - _AS_GOOD:
         lead = crossed
     at, low, high = split_set(likelihood[lead])
+    if key.state[WHITENED] == 1 and key.state[SEASONS] == 0:
+        at, low, high = _by_level(key, first, likelihood[:, at], lead) or (at, low, high)
     gains = tuple(float(value) for value in likelihood[:, at])
     return Split(first, first + at, first + low, first + high, gains, lead)
+
+
+def _by_level(key: _Key, first: int, gains: Matrix, lead: int) -> tuple[int, int, int] | None:
+    """The split of the samples themselves of the leading feature, where it says more than that of innovations.
+
+    None where it does not. Numbers from `first` on: the most likely split, lowest and highest of the set.
+    """
+    feature = max(key.scores[lead].features, key=lambda j: float(gains[j]))
+    ranked = key.ranked(first)
+    series = key.history(first, int(key.state[SEQ]))[:, feature].copy()
+    likelihood = np.empty(len(series))
+    if not split_levels(series, likelihood) > gains[lead]:
+        return None
+    at, low, high = split_set(likelihood)
+    return int(ranked[at]), int(ranked[low]) if low > LEAST else 0, int(ranked[high])
 
 
 def _before(key: _Key, split: Split) -> tuple[Matrix, int]:

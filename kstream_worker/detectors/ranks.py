@@ -1,8 +1,9 @@
 """A bank of change detectors for one stream per key: rank Shiryaev-Roberts.
 
 Each sample is ranked in a rolling bag of former samples of its key by fixed scores (coordinates, radius, products of
-two coordinates), by means of 25 samples, and by a learned likelihood ratio (paper 004). For independent, identically
-distributed samples the ranks are exactly uniform whatever the law; Shiryaev-Roberts statistics bet that they are not.
+two coordinates), by means of 25 samples, and by a learned likelihood ratio (paper 004); lasting shifts of what returns
+slowly to its level have bets of their own (`ranks_levels`). For independent, identically distributed samples the ranks
+are exactly uniform whatever the law; Shiryaev-Roberts statistics bet that they are not.
 `ranking` and `ranks_kernel` have the arguments and the sources; docs/architecture.md says how a bank is used.
 """
 
@@ -56,6 +57,7 @@ from kstream_worker.detectors.ranks_layout import (
     WHITEN,
     Options,
 )
+from kstream_worker.detectors.ranks_levels import stop_levels
 from kstream_worker.detectors.ranks_recovery import OLD, OTHER, start_watch, where_now
 from kstream_worker.detectors.ranks_report import guarantee_of_alarm, read_crossing
 from kstream_worker.detectors.ranks_rows import bytes_by_part, column_weights, make_layout, make_scratch
@@ -311,6 +313,7 @@ class RankBank(StreamBank):
         if self._hold:
             state[PHASE] = RAISED
             state[HELD] = 1
+            stop_levels(row, self._plan)
             row[self._layout.R : self._layout.run_time + self._layout.locators] = 0.0
         else:
             warm_up_again(row, state, self._plan)

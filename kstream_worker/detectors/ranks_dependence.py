@@ -33,6 +33,7 @@ from kstream_worker.detectors.ranks_layout import (
     WHITEN,
     WHITENED,
 )
+from kstream_worker.detectors.ranks_levels import start_levels
 from kstream_worker.detectors.ranks_sample import clip_raw, whiten_sample
 from kstream_worker.detectors.volatility import MEAN_VARIANCE, VOL_TERMS, start_volatility, volatility_step
 from kstream_worker.detectors.whitening import (
@@ -50,6 +51,7 @@ from kstream_worker.numerics.jit import inline, jit
 WHITEN_LEVEL = 0.2  # lenient: to whiten independent samples by mistake costs nothing measurable
 CLUSTERS_LEVEL = 0.02  # of squares: a stricter test of a few hundred samples misses clusters often
 OTHERS_LEVEL = 0.2  # of the squares of other features, once some have clusters
+WITHOUT_TEST = 1.0  # once more than half have them
 LEVELS_LEVEL = 0.001  # of what is left
 SQUARES_LEVEL = 0.01
 
@@ -77,11 +79,15 @@ def whiten_warmup(samples: np.ndarray, n: int, test: int, row: np.ndarray, state
     if whitened:
         first = test // 2
         _whiten(samples, n, row, plan)
-        _find_unit_roots(samples, first, n, row, state, plan, values)
+        rooted = np.zeros(plan[DIMS], dtype=np.bool_)
+        _find_unit_roots(samples, first, n, rooted, row, state, plan, values)
         if plan[DEPENDENCE] == AUTO:
             _scale_sizes(samples, first, n, CLUSTERS_LEVEL / plan[DIMS], row, state, plan, values)
             if state[VOLATILE] > 0:
                 _scale_sizes(samples, first, n, OTHERS_LEVEL, row, state, plan, values)
+            if 2 * state[VOLATILE] > plan[DIMS]:
+                _scale_sizes(samples, first, n, WITHOUT_TEST, row, state, plan, values)
+        start_levels(samples, first, n, rooted, row, plan)
     state[LEFT_OVER] = _left_over(samples, first, n if whitened else test, row, state, plan, values)
 
 
@@ -129,12 +135,13 @@ def _find_unit_roots(
     samples: np.ndarray,
     first: int,
     n: int,
+    rooted: np.ndarray,
     row: np.ndarray,
     state: np.ndarray,
     plan: np.ndarray,
     values: np.ndarray,
 ) -> None:
-    """Count the features whose autoregression may have a unit root; their innovations are ranked all the same."""
+    """Note the features whose autoregression may have a unit root; their innovations are ranked all the same."""
     d = plan[DIMS]
     if n < ENOUGH:
         return
@@ -146,6 +153,7 @@ def _find_unit_roots(
         cov = plan[AT_AR_COV] + j * AR_COV
         t = unit_root_t(row[coef : coef + AR_TERMS], row[cov : cov + AR_COV], values, n - first)
         if t >= limit:
+            rooted[j] = True
             state[UNIT_ROOTS] += 1
     if state[UNIT_ROOTS] > 0:
         state[STATIONARY] = max(state[STATIONARY], NOT_STATIONARY)
@@ -172,7 +180,8 @@ def _scale_sizes(
         for i in range(m):
             values[i] = samples[(first + i) * d + j]
         clipped_squares(values, m, work)
-        if vol[MEAN_VARIANCE] > 0.0 or ljung_box(values, m) <= critical(SQUARES, m, level):
+        limit = critical(SQUARES, m, level) if level < WITHOUT_TEST else 0.0
+        if vol[MEAN_VARIANCE] > 0.0 or ljung_box(values, m) <= limit:
             continue
         for i in range(m):
             values[i] = samples[(first + i) * d + j]

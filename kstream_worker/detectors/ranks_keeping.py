@@ -32,6 +32,7 @@ from kstream_worker.detectors.ranks_layout import (
     DIMS,
     EVERY,
     HEADER,
+    HELD,
     KEEPING,
     MEANS,
     NEED,
@@ -157,6 +158,7 @@ def warm_up_again(row: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
     state[V_SIZE : ATOM_COUNT + 1] = 0
     state[PHASE] = WARMING
     state[COUNT] = 0
+    state[HELD] = 0
 
 
 @jit

@@ -29,6 +29,7 @@ from kstream_worker.detectors.ranks_layout import (
     ALARM,
     ALARM_TIME,
     ARMED,
+    AT_LEVELS,
     AT_R,
     AT_RUN_PRODUCT,
     AT_VALUES,
@@ -39,16 +40,21 @@ from kstream_worker.detectors.ranks_layout import (
     COLUMNS,
     COUNT,
     DIMS,
+    ERRORS,
     ESCALATION,
+    FIXED_SEQ,
     H_ROOM,
     HELD,
     HIDDEN_COUNT,
     KEPT_SIZE,
     LAST_RATIO,
+    LEVEL,
+    LEVEL_WEIGHT,
     LOCATORS,
     NEED,
     NOT_STATIONARY,
     PERIODS,
+    PERSISTENT,
     PHASE,
     PHI_X,
     PHI_Z,
@@ -76,6 +82,7 @@ from kstream_worker.detectors.ranks_layout import (
 )
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import ratio, train
+from kstream_worker.detectors.ranks_levels import bet_on_levels, measure_levels
 from kstream_worker.detectors.ranks_recovery import watch
 from kstream_worker.detectors.ranks_sample import take_roots, to_steps, whiten_sample
 from kstream_worker.detectors.recovery import SLIGHT
@@ -280,6 +287,8 @@ def _sample(civil: int, row: np.ndarray, state: np.ndarray, plan: np.ndarray, q:
     if plan[PERIODS] > 0:
         take_season_out(work[ROOT], civil, row, state, plan, work[PX])
     if state[WHITENED] == 1:
+        if row[plan[AT_LEVELS] + PERSISTENT] > 0.0:
+            measure_levels(work[ROOT], row, plan, work[ERRORS])
         whiten_sample(work[ROOT], True, row, plan, work[X], work[PX])
     else:
         for j in range(plan[DIMS]):
@@ -327,6 +336,9 @@ def _judge(
         counts[CLIPPED, i] = 1
     row[LAST_RATIO] = log(max(f, RATIO_FLOOR))
     answers[LOG_RATIO, i] = row[LAST_RATIO]
+    if bet and state[WHITENED] == 1 and row[plan[AT_LEVELS] + PERSISTENT] > 0.0:
+        credit = 1.0 * (state[SEQ] - state[FIXED_SEQ])
+        bet_on_levels(credit, answers[THRESHOLD, i], row, state, plan, work[ERRORS])
     rank_fixed(row, shorts, state, stream, bet, time, q, plan, work)
     if state[COUNT] % 2 == 0:
         pick = below(stream, PICK, state[SEQ], state[T_SIZE])
@@ -355,11 +367,20 @@ def evidence_of(row: np.ndarray, state: np.ndarray, plan: np.ndarray, weights: n
 
 @inline
 def largest_column(row: np.ndarray, state: np.ndarray, plan: np.ndarray, weights: np.ndarray) -> float:
-    """The largest w mean R of all columns; notes which column it is."""
+    """The largest w mean R of all columns; notes which column it is.
+
+    Where there are features whose level is bet on, these share half of the weight, and all others have the other half.
+    """
     largest = -1.0
     values = row[plan[AT_VALUES] : plan[AT_VALUES] + plan[COLUMNS]]
+    persistent = row[plan[AT_LEVELS] + PERSISTENT] if plan[LEVEL] < plan[COLUMNS] else 0.0
+    others = 1.0 - LEVEL_WEIGHT if persistent > 0.0 else 1.0
     for c in range(len(values)):
         value = weights[c] * values[c]
+        if c < plan[LEVEL]:
+            value *= others
+        else:
+            value = value / persistent if persistent > 0.0 else 0.0
         if value > largest:
             largest = value
             state[BEST] = c

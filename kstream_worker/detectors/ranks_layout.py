@@ -65,6 +65,10 @@ MAX_HIDDEN = 512
 
 SPIKE_BETS = 3
 TAIL_ENTRIES = 5
+LEVEL_BETS = 2
+LEVEL_HEADER, LEVEL_TERMS = 4, 20  # of columns of levels: numbers for all, and of each feature
+PERSISTENT = 0  # features whose level is bet on
+LEVEL_WEIGHT = 0.5  # of all columns of levels together, where there are such features
 FACTORS = 8  # on bets: of b's four stakes, of u's two, of the two powers
 
 TWO_SIDED_LOCATORS = 5  # bets whose runs date a change: +b, -b, +u, -u, power of r
@@ -112,7 +116,7 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     PICKED_SIDE,
     SEASONS,  # bit p: period p is taken out; seasons outlive alarms
     SEASON_STARTED,  # 1 once its units are fixed
-    SEASON_FIRST,  # civil time of the first sample, milliseconds
+    SEASON_FIRST,  # civil time of the first sample, milliseconds, later by the gaps of a period or more
     SEASON_TESTED,  # slots that had been seen when seasons were last tested for
     SLOT,  # the present slot, and its samples
     SLOT_N,
@@ -165,7 +169,7 @@ class Layout(NamedTuple):
     dims: int
     warmup: int
     fixed: int  # columns of fixed scores: coordinates, radius, products
-    columns: int  # fixed, d of block means, the learned one, sizes of single samples, the pick
+    columns: int  # fixed, d of block means, the learned one, sizes of single samples, the pick, levels
     bets: int
     locators: int
     dependence: int
@@ -175,11 +179,14 @@ class Layout(NamedTuple):
     spike_count: int  # d or 0
     hidden: int  # the column that picks its score, where there are candidates
     hidden_count: int  # of them
+    level: int  # first column of levels
+    level_count: int  # d, or 0 where nothing is whitened
     payoffs: int  # scores of single samples whose payoffs are watched: fixed, learned, the pick; two payoffs each
     # places of their bets and runs, counted as `bets` and `locators` are
     R_learned: int
     R_spikes: int
     R_hidden: int
+    R_level: int
     run_learned: int
     run_spikes: int
     run_hidden: int
@@ -228,6 +235,7 @@ class Layout(NamedTuple):
     short_means: int  # float32
     long_means: int  # float32
     R: int  # float32
+    levels: int
     values: int  # mean R of each column
     fair_sums: int  # float32: of payoffs over the present block
     fair_squares: int  # float32: of such sums, over blocks
@@ -272,10 +280,13 @@ class Layout(NamedTuple):
     SPIKE_COUNT,
     HIDDEN,
     HIDDEN_COUNT,
+    LEVEL,
+    LEVEL_COUNT,
     PAYOFFS,
     R_LEARNED,
     R_SPIKES,
     R_HIDDEN,
+    R_LEVEL,
     RUN_LEARNED,
     RUN_SPIKES,
     RUN_HIDDEN,
@@ -322,6 +333,7 @@ class Layout(NamedTuple):
     AT_SHORT_MEANS,
     AT_LONG_MEANS,
     AT_R,
+    AT_LEVELS,
     AT_VALUES,
     AT_FAIR_SUMS,
     AT_FAIR_SQUARES,
@@ -344,7 +356,7 @@ class Layout(NamedTuple):
     INTS,
     UPWARD,
     HIDDEN_TABLE,  # kind and features of each candidate, four entries each
-) = range(85)
+) = range(89)
 
 
 # Rows of the scratch matrix.
@@ -358,9 +370,10 @@ class Layout(NamedTuple):
     PX,
     GAINS,  # [14] multipliers
     LOCATED,  # [5] those whose runs are followed
+    ERRORS,  # [d] of predictions by former coefficients
     ROOT,  # [d] the raw sample, square roots taken
     UNITS,  # first of d rows: [h_room] the bag in units of scale
-) = range(11)
+) = range(12)
 
 
 @inline

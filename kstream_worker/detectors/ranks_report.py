@@ -13,6 +13,7 @@ from kstream_worker.detectors.ranks_layout import (
     BEST,
     EVEN_EVEN,
     EVEN_ODD,
+    LEVEL_BETS,
     PICKED,
     SEQ,
     TAIL_ENTRIES,
@@ -40,7 +41,7 @@ def column_scores(names: tuple[str, ...], layout: Layout, picked: int = 0) -> tu
     """All columns in their order.
 
     Fixed scores, means of 25 samples (`mean(f)`), the learned score, sizes of single samples (`spike(f)`), and of the
-    candidates the one that is picked: `|a|*b`, `|a|*|b|`, `a*b*c` or `a*b`.
+    candidates the one that is picked: `|a|*b`, `|a|*|b|`, `a*b*c` or `a*b`; then levels (`level(f)`).
     """
     fixed = report.fixed_scores(
         names, radius=layout.v_rows > layout.dims, products=layout.fixed > layout.v_rows, squares=False
@@ -49,7 +50,8 @@ def column_scores(names: tuple[str, ...], layout: Layout, picked: int = 0) -> tu
     learned = report.Score(report.LEARNED, ())
     spikes = tuple(report.Score(f"spike({name})", (j,)) for j, name in enumerate(names[: layout.spike_count]))
     pick = tuple(_hidden(names, entry) for entry in hidden_scores(layout.dims)[picked : picked + 1])
-    return (*fixed, *means, learned, *spikes, *pick)
+    levels = tuple(report.Score(f"level({name})", (j,)) for j, name in enumerate(names[: layout.level_count]))
+    return (*fixed, *means, learned, *spikes, *pick, *levels)
 
 
 def _hidden(names: tuple[str, ...], entry: tuple[int, ...]) -> report.Score:
@@ -79,7 +81,8 @@ def read_crossing(
         return crossing
     column = int(state[BEST])
     scores = column_scores(names, layout, int(state[PICKED]))
-    looked_at = scores[: layout.fixed] + (scores[-1:] if column == layout.hidden else ())
+    picked = scores[layout.hidden : layout.level] if column == layout.hidden else ()
+    looked_at = scores[: layout.fixed] + picked
     spike = layout.spikes <= column < layout.hidden
     told = explain(row, shorts, state, layout, names, looked_at, _place_of(column, layout), spike=spike)
     return crossing if told is None else crossing._replace(**told._asdict())
@@ -91,6 +94,8 @@ def _place_of(column: int, layout: Layout) -> int | None:
         return column
     if column < layout.learned:
         return column - layout.fixed
+    if column >= layout.level:
+        return column - layout.level
     if column == layout.hidden:
         return layout.fixed
     return column - layout.spikes if column >= layout.spikes else None
@@ -108,8 +113,9 @@ def _read_runs(
     scores = column_scores(names, layout, int(state[PICKED]))
     column = int(state[BEST])
     runs = singles_of(row, layout.run_product, layout.locators)
-    ends = [first + count for first, count in (runs_of_column(layout, c) for c in range(layout.columns))]
-    best = np.maximum.reduceat(runs, [0, *ends[:-1]])
+    ends = [first + count for first, count in (runs_of_column(layout, c) for c in range(layout.level))]
+    levels = row[layout.values + layout.level : layout.values + layout.columns]  # which have no runs of their own
+    best = np.concatenate([np.maximum.reduceat(runs, [0, *ends[:-1]]), levels])
     paid = np.where(best > _SMALLEST_RUN, np.log(np.maximum(best, 1.0)), 0.0)
     features = report.share_evidence(names, scores, paid.tolist())
     leading = names.index(features[0][0])
@@ -129,6 +135,9 @@ def _side(row: NDArray[np.float64], state: NDArray[np.int64], column: int, leadi
         entry = (column - layout.spikes) * TAIL_ENTRIES + LAST
         last = singles_of(row, layout.tails, TAIL_ENTRIES * layout.spike_count)[entry]
         return DIRECTION_NAMES[UP if last > 0.0 else DOWN]
+    if column >= layout.level:
+        up, down = singles_of(row, layout.R, layout.bets)[layout.R_level + LEVEL_BETS * (column - layout.level) :][:2]
+        return DIRECTION_NAMES[UP if up > down else DOWN]
     if state[WHITENED] == 1:
         return _level(row, leading, layout)
     return _direction(row, column if column < layout.learned else leading, layout)

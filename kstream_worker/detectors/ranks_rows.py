@@ -12,6 +12,10 @@ from kstream_worker.detectors.ranks_layout import (
     FACTORS,
     HEADER,
     HIDDEN_WEIGHT,
+    LEVEL_BETS,
+    LEVEL_HEADER,
+    LEVEL_TERMS,
+    LEVEL_WEIGHT,
     MAX_PERIODS,
     MAX_PRODUCT_DIMS,
     NO_DEPENDENCE,
@@ -56,11 +60,13 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     R_spikes = two_sided * TWO_SIDED + ONE_SIDED
     R_hidden = R_spikes + spike_count * SPIKE_BETS
     picks = 1 if hidden_count else 0
-    bets = R_hidden + picks * ONE_SIDED
+    R_level, level_count = R_hidden + picks * ONE_SIDED, 0 if dependence == NO_DEPENDENCE else dims
+    bets = R_level + level_count * LEVEL_BETS
     run_spikes = two_sided * TWO_SIDED_LOCATORS + ONE_SIDED_LOCATORS
     run_hidden = run_spikes + spike_count
     locators = run_hidden + picks * ONE_SIDED_LOCATORS
-    columns = two_sided + 1 + spike_count + picks
+    level = two_sided + 1 + spike_count + picks
+    columns = level + level_count
     payoffs = fixed + 1 + picks
     parts: dict[str, int] = {}
     at = Cursor(8, parts)
@@ -79,6 +85,7 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     sums, factors = at.take_singles(2 * payoffs, "payoffs"), at.take_singles(FACTORS * payoffs, "payoffs")
     short_means, long_means = at.take_singles(hidden_count, "candidates"), at.take_singles(hidden_count, "candidates")
     R, values = at.take_singles(bets, "bets"), at.take(columns, "bets")
+    levels = at.take(LEVEL_HEADER + (LEVEL_TERMS * level_count + 1) // 2 if level_count else 0, "levels")
     run_product, run_seq = at.take_singles(locators, "runs of bets"), at.take_singles(locators, "runs of bets")
     run_time = at.take(locators, "runs of bets")
     bags = Cursor(2, parts)
@@ -107,10 +114,13 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         spike_count=spike_count,
         hidden=two_sided + 1 + spike_count,
         hidden_count=hidden_count,
+        level=level,
+        level_count=level_count,
         payoffs=payoffs,
         R_learned=two_sided * TWO_SIDED,
         R_spikes=R_spikes,
         R_hidden=R_hidden,
+        R_level=R_level,
         run_learned=two_sided * TWO_SIDED_LOCATORS,
         run_spikes=run_spikes,
         run_hidden=run_hidden,
@@ -134,6 +144,7 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
         short_means=short_means,
         long_means=long_means,
         R=R,
+        levels=levels,
         values=values,
         fair_sums=sums,
         fair_squares=squares,
@@ -205,23 +216,27 @@ def _remembered(at: Cursor, dims: int, sizes: Sizes, options: Options) -> tuple[
     if not options.explained:
         return 0, 0, at.here, at.here, at.here
     length = sizes.history if dims <= 4 else max(sizes.history // 2, SHORTEST_HISTORY)
+    kept = sizes.kept if dims <= 4 else sizes.kept - 8
     origin, history = at.take(dims, "history"), at.take_singles(length * dims, "history")
-    return length, sizes.kept, origin, history, at.take_singles(sizes.kept * dims, "history")
+    return length, kept, origin, history, at.take_singles(kept * dims, "history")
 
 
 def column_weights(layout: Layout) -> NDArray[np.float64]:
-    """Weights of all columns, float64[columns], sum 1.
+    """Weights of all columns, float64[columns]; those of all but levels sum to 1.
 
     One fifth: sizes of single samples, if asked for. One tenth: the pick, if there are candidates. Of the rest nine
     tenths: as `sample_weights`; one tenth: block means. Where only high coordinates pay, nine tenths are theirs, as any
     other score would pay for low ones too; 6 of a column's 14 bets are made then, which the weights make up for.
+    Of a level: what all levels of a key share; the others then have the rest (`ranks_kernel.largest_column`).
     """
     dims = layout.dims
     weights = np.zeros(layout.columns)
     if layout.upward:
         weights[:dims] = 0.9 / dims
         weights[layout.fixed : layout.learned] = 0.1 / dims
-        return weights * (TWO_SIDED / ONE_SIDED)
+        weights *= TWO_SIDED / ONE_SIDED
+        weights[layout.level :] = LEVEL_WEIGHT * LEVEL_BETS
+        return weights
     spikes = SPIKE_WEIGHT if layout.spike_count else 0.0
     hidden = HIDDEN_WEIGHT if layout.hidden_count else 0.0
     rest = 1.0 - spikes - hidden
@@ -230,7 +245,8 @@ def column_weights(layout: Layout) -> NDArray[np.float64]:
     weights[layout.fixed : layout.learned] = 0.1 * rest / dims
     weights[layout.learned] = own[-1]
     weights[layout.spikes : layout.hidden] = spikes / max(1, layout.spike_count)
-    weights[layout.hidden :] = hidden
+    weights[layout.hidden : layout.level] = hidden
+    weights[layout.level :] = LEVEL_WEIGHT
     return weights
 
 
@@ -268,6 +284,8 @@ def runs_of_column(layout: Layout, column: int) -> tuple[int, int]:
         return column * TWO_SIDED_LOCATORS, TWO_SIDED_LOCATORS
     if column == layout.learned:
         return layout.run_learned, ONE_SIDED_LOCATORS
+    if column >= layout.level:
+        return runs_of_column(layout, column - layout.level)
     if column < layout.hidden:
         return layout.run_spikes + column - layout.spikes, 1
     return layout.run_hidden, ONE_SIDED_LOCATORS

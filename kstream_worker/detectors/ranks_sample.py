@@ -13,6 +13,7 @@ from kstream_worker.detectors.ranks_layout import (
     AT_AR_COV,
     AT_CENTER,
     AT_COEF,
+    AT_LEVELS,
     AT_OFF,
     AT_RAW_CENTER,
     AT_RAW_SCALE,
@@ -21,14 +22,19 @@ from kstream_worker.detectors.ranks_layout import (
     AT_SCALE,
     AT_VOLATILITY,
     DIMS,
+    LEVEL_COUNT,
+    LEVEL_HEADER,
+    LEVEL_TERMS,
     V_ROWS,
+    singles,
 )
 from kstream_worker.detectors.volatility import MEAN_VARIANCE, VOL_TERMS, volatility_step
-from kstream_worker.detectors.whitening import AR_CLIP, AR_COV, AR_ORDER, AR_TERMS, ar_step
+from kstream_worker.detectors.whitening import AR_CLIP, AR_COV, AR_ORDER, AR_TERMS, ar_shift, ar_step
 from kstream_worker.models.scaling import quantile
 from kstream_worker.numerics.jit import inline
 
 ZEROS = 0.02  # share of zeros that makes a feature a count
+HALF_WAY = 0.5 * AR_CLIP  # nine samples in a row beyond it move the range: a drift does not reach the edge
 MOST_OFF = 100.0  # samples in a row outside the range of an autoregression: as many as scales are taken from
 
 
@@ -50,21 +56,28 @@ def take_roots(raw: np.ndarray, state: np.ndarray, plan: np.ndarray, out: np.nda
 def wants_root(values: np.ndarray, n: int) -> bool:
     """Whether the first n values (reordered) look like counts, or like others that cannot be negative.
 
-    None is negative, and one of these holds: all are whole numbers; one in 50 is 0 (two at least: what begins at 0, as
-    a total does, is no count); the right tail is the longer one, (q90 + q10 - 2 q50) / (q90 - q10) > .2, and by two
-    standard errors, 2.5 / sqrt(m), where m = n (1 - r) / (1 + r), r the correlation of neighbours: a level that wanders
-    is skewed by chance. A square root makes the spread of counts the same at every level; it leaves features alone that
-    are far from 0.
+    None is negative, they are not such that rise and never fall (a total is no count), and one of these holds: all are
+    whole numbers; one in 50 is 0 (two at least); the right tail is the longer one, (q90 + q10 - 2 q50) / (q90 - q10) >
+    .2, and by two standard errors, 2.5 / sqrt(m), where m = n (1 - r) / (1 + r), r the correlation of neighbours: a
+    level that wanders is skewed by chance. A square root makes the spread of counts the same at every level; it leaves
+    features alone that are far from 0.
     """
     zeros = 0
+    rises = 0
+    falls = 0
     whole = True
     largest = 0.0
     for i in range(n):
         if values[i] < 0.0:
             return False
+        if i > 0:
+            rises += values[i] > values[i - 1]
+            falls += values[i] < values[i - 1]
         zeros += values[i] == 0.0
         whole = whole and values[i] == math.floor(values[i])
         largest = max(largest, values[i])
+    if rises > 0 and falls == 0:
+        return False
     if whole or zeros >= max(2.0, ZEROS * n):
         return True
     independent = n * _independent_share(values, n, largest)
@@ -125,6 +138,17 @@ def _move_range(value: float, j: int, row: np.ndarray, plan: np.ndarray) -> None
     row[plan[AT_OFF] + j] = 0.0
     for k in range(AR_ORDER):
         row[plan[AT_RING] + j * AR_ORDER + k] = 0.0
+    # Its level is nowhere known then: no stake.
+    singles(row, plan[AT_LEVELS] + LEVEL_HEADER, LEVEL_TERMS * plan[LEVEL_COUNT])[LEVEL_TERMS * j] = 0.0
+
+
+@inline
+def _stays_out(s: float, ring: np.ndarray) -> bool:
+    """Whether this sample and all that are remembered lie in the outer half of the range, and not at its edge."""
+    out = 1 if HALF_WAY <= abs(s) < AR_CLIP else 0
+    for former in ring:
+        out += 1 if HALF_WAY <= abs(former) < AR_CLIP else 0
+    return out == AR_ORDER + 1
 
 
 @inline
@@ -133,7 +157,8 @@ def whiten_sample(
 ) -> None:
     """out[j] <- innovation of feature j of a raw sample, which its autoregression then learns.
 
-    Where volatility comes in clusters it is in units of its predicted size.
+    Where volatility comes in clusters it is in units of its predicted size. The range that the autoregression sees
+    follows a feature that drifts.
 
     Args:
         raw: float64[>= d].
@@ -152,6 +177,10 @@ def whiten_sample(
             s = 0.0
         coef = plan[AT_COEF] + j * AR_TERMS
         cov = plan[AT_AR_COV] + j * AR_COV
+        if full and _stays_out(s, row[ring : ring + AR_ORDER]):
+            row[plan[AT_RAW_CENTER] + j] += s * row[plan[AT_RAW_SCALE] + j]
+            ar_shift(s, row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV])
+            s = 0.0
         e = ar_step(s, full, row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV], gain)
         vol = plan[AT_VOLATILITY] + j * VOL_TERMS
         out[j] = volatility_step(e, row[vol : vol + VOL_TERMS]) if row[vol + MEAN_VARIANCE] > 0.0 else e

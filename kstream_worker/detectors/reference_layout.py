@@ -72,6 +72,7 @@ def make_layout(dims: int, samples: int) -> Layout:
     return layout._replace(
         fixed=fixed,
         columns=fixed + 1,
+        level=fixed + 1,
         bets=bets,
         locators=locators,
         v_room=samples,

@@ -35,6 +35,7 @@ from kstream_worker.detectors.ranks_layout import (
     SLOT_LATEST,
     SLOT_MS,
     SLOT_N,
+    SLOTS_PER_PERIOD,
     TERMS_PER_PERIOD,
 )
 from kstream_worker.models import scaling
@@ -141,7 +142,7 @@ def start_seasons(
 
 @inline
 def seen_once(civil: int, state: np.ndarray, plan: np.ndarray) -> bool:
-    """Whether the longest given period has passed since the key's first sample; True before there are seasons."""
+    """Whether so much was seen as the longest given period is long; True before there are seasons."""
     longest = 0
     for p in range(plan[PERIODS]):
         longest = max(longest, plan[PERIOD + p])
@@ -193,6 +194,9 @@ def learn_season(
     ended = state[SLOT_N] > 0 and slot != state[SLOT]
     if ended:
         _end_slot(row, shorts, state, plan, terms, gain)
+    if plan[SEASON_AUTO] == 0:
+        # A gap shows nothing of a season, nor does a time far ahead, of which the next sample knows nothing.
+        state[SEASON_FIRST] = min(state[SEASON_FIRST] + _unseen(slot - state[SLOT], plan), civil)
     state[SLOT] = slot
     state[SLOT_N] += 1
     for j in range(d):
@@ -233,9 +237,17 @@ def _end_slot(
 
 
 @inline
+def _unseen(slots: int, plan: np.ndarray) -> int:
+    """Milliseconds without a sample between two slots so far apart, where they are the shortest period at least."""
+    return int((slots - 1) * plan[SLOT_MS]) if slots > SLOTS_PER_PERIOD else 0
+
+
+@inline
 def _open_history(shorts: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
     """Slots that were skipped hold nothing."""
-    skipped = min(state[SLOT] - state[SLOT_LATEST] - 1, SEASON_SLOTS)
+    ahead = state[SLOT] - state[SLOT_LATEST]
+    state[SEASON_FIRST] += _unseen(ahead, plan)
+    skipped = min(ahead - 1, SEASON_SLOTS)
     for k in range(skipped):
         at = (state[SLOT] - 1 - k) % SEASON_SLOTS
         for j in range(plan[DIMS]):

@@ -17,7 +17,7 @@ from kstream_worker.numerics.jit import inline
 AR_ORDER = 8
 AR_TERMS = AR_ORDER + 1
 AR_COV = AR_TERMS * (AR_TERMS + 1) // 2
-AR_PRIOR = 100.0  # P = 100 I at the start
+AR_PRIOR = 1e6  # P = 1e6 I at the start: what is smooth has innovations of a thousandth of a scale
 AR_CLIP = 50.0  # scaled samples are clipped to +-50 before they enter an autoregression: one of 1e300 must not end it
 LAGS = 10
 SQUARE_CLIP = 25.0
@@ -69,7 +69,7 @@ def clipped_squares(x: np.ndarray, n: int, work: np.ndarray) -> None:
 
 @inline
 def ar_reset(ring: np.ndarray, coef: np.ndarray, cov: np.ndarray) -> None:
-    """Start one feature's autoregression: no memory, coefficients 0, P = 100 I.
+    """Start one feature's autoregression: no memory, coefficients 0, P = 1e6 I.
 
     Args:
         ring: float64[8], last samples, newest first.
@@ -135,6 +135,34 @@ def _learn(innovation: float, ring: np.ndarray, coef: np.ndarray, cov: np.ndarra
         for j in range(i + 1):
             cov[at + j] -= a * gain[j]
         at += i + 1
+
+
+@inline
+def ar_shift(by: float, ring: np.ndarray, coef: np.ndarray, cov: np.ndarray) -> None:
+    """Go on in units whose zero lies at `by` in the former ones; all innovations to come are the same.
+
+    With h = (1, ring) the new regressors are T h, T = I less `by` in the first column below the diagonal, so that P
+    becomes T^-T P T^-1; the intercept also follows what is predicted.
+
+    Args:
+        by: in scales.
+        ring: float64[8], changed.
+        coef: float64[9], changed.
+        cov: float64[45], changed.
+    """
+    lags = 0.0
+    both = 0.0
+    for i in range(1, AR_TERMS):
+        at = i * (i + 1) // 2
+        lags += coef[i]
+        row = 0.0
+        for j in range(1, AR_TERMS):
+            row += cov[at + j] if j <= i else cov[j * (j + 1) // 2 + i]
+        both += by * row + 2.0 * cov[at]
+        cov[at] += by * row
+        ring[i - 1] -= by
+    cov[0] += by * both
+    coef[0] += by * (lags - 1.0)
 
 
 @inline

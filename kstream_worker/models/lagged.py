@@ -108,14 +108,15 @@ class Lagged:
         if x is not None:
             raise ValueError("x must be None: pairs are made of the key's own samples y")
         slots, y, times = self._slots.check_samples(slots, y, times, self._dims, missing=self._missing)
-        rows, at = np.unique(slots, return_inverse=True)
-        floats, ints = self._slots.floats[rows], self._slots.ints[rows]  # copies: held once taken
-        before = np.zeros_like(y)
+        floats, ints = self._slots.floats, self._slots.ints
+        before, former = np.empty_like(y), np.empty((len(slots), _INTS), dtype=np.int64)
         paired = np.zeros(len(slots), dtype=np.bool_)
-        pair_up(at, y, times, floats, ints, self._dims, self._lag, self._max_gap, before, paired)
-        answer = self._ask(slots, before, y, times, paired)
-        self._slots.floats[rows], self._slots.ints[rows] = floats, ints
-        return answer
+        pair_up(slots, y, times, floats, ints, self._dims, self._lag, self._max_gap, before, former, paired)
+        try:
+            return self._ask(slots, before, y, times, paired)
+        except BaseException:
+            take_back(slots, before, former, floats, ints, self._dims)
+            raise
 
     def _ask(
         self, slots: IntColumn, before: FloatMatrix, y: FloatMatrix, times: IntColumn, paired: NDArray[np.bool_]
@@ -123,7 +124,7 @@ class Lagged:
         """The inner model's answers for samples that have a predecessor, NaN for the others."""
         inner = self._inner.all(slots)
         if paired.all():
-            return self._model.update(inner, before, y, times)
+            return self._model.update(inner, before.copy(), y, times)  # a model may write into what it is given
         answer = Estimates(
             np.full((len(slots), len(self.columns)), math.nan), np.full((len(slots), len(self.watched)), math.nan)
         )
@@ -172,38 +173,58 @@ def pair_up(
     lag: int,
     max_gap: int,
     before: np.ndarray,
+    former: np.ndarray,
     paired: np.ndarray,
 ) -> None:
     """Walk samples: give each its predecessor, and hold it for the one k after it.
 
+    A sample takes the place of the one k before it, so that `before` and `former` are all that is needed to undo it.
+
     Args:
-        slots: int64[n], rows of `floats` and `ints`.
+        slots: int64[n].
         y: float64[n, dims].
         times: int64[n].
-        floats: float64[slots, lag * dims], the samples held, a ring.
-        ints: int64[slots, 4], state.
+        floats: float64[capacity, lag * dims], the samples held, a ring; changed.
+        ints: int64[capacity, 4], state; changed.
         dims: features of a sample.
         lag: k.
         max_gap: milliseconds.
-        before: float64[n, dims], filled where there is a predecessor.
-        paired: bool[n], filled: whether there is one.
+        before: float64[n, dims], result: what the sample took the place of; its predecessor where there is one.
+        former: int64[n, 4], result: the state before the sample.
+        paired: bool[n], False; result: whether there is a predecessor.
     """
     for i in range(len(slots)):
         row = floats[slots[i]]
         state = ints[slots[i]]
+        for j in range(_INTS):
+            former[i, j] = state[j]
         if state[_COUNT] > 0:
             step = times[i] - state[_LAST]
             if step < 0 or step > max_gap:
                 state[_COUNT] = 0
         at = state[_HEAD] * dims
-        if state[_COUNT] == lag:
-            paired[i] = True
-            for j in range(dims):
-                before[i, j] = row[at + j]
-                if math.isnan(row[at + j]):
-                    paired[i] = False
+        paired[i] = state[_COUNT] == lag
         for j in range(dims):
+            before[i, j] = row[at + j]
+            if math.isnan(row[at + j]):
+                paired[i] = False
             row[at + j] = y[i, j]
         state[_HEAD] = (state[_HEAD] + 1) % lag
         state[_COUNT] = min(state[_COUNT] + 1, lag)
         state[_LAST] = times[i]
+
+
+@jit
+def take_back(
+    slots: np.ndarray, before: np.ndarray, former: np.ndarray, floats: np.ndarray, ints: np.ndarray, dims: int
+) -> None:
+    """Undo `pair_up`, the latest sample first; arguments as there."""
+    for back in range(len(slots)):
+        i = len(slots) - 1 - back
+        row = floats[slots[i]]
+        state = ints[slots[i]]
+        for j in range(_INTS):
+            state[j] = former[i, j]
+        at = state[_HEAD] * dims
+        for j in range(dims):
+            row[at + j] = before[i, j]

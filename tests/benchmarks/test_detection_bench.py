@@ -10,6 +10,7 @@ from benchmarks.detection import controls, mmd, ours, setting, tables, tasks, wi
 from benchmarks.detection.__main__ import main
 from benchmarks.detection.cache import Cache
 from benchmarks.detection.detector import Detector, apart, by_running_rule, by_score, merge, scaled
+from benchmarks.detection.relocate import again, rank_split
 from benchmarks.detection.run import OURS, control_rows, our_rows, run
 from benchmarks.detection.series import Found, Series
 
@@ -44,7 +45,29 @@ def test_our_detector_walks_a_series_in_one_call_and_dates_the_change() -> None:
     assert abs(found.changes[0] - CHANGE) <= 5
 
 
-@pytest.mark.parametrize(("training", "rows"), [(0, 60), (243, 243), (750, 600)])
+def test_an_alarm_that_goes_on_with_the_last_change_names_no_other() -> None:
+    found = ours.find(shifted(), setting.EVERYWHERE | setting.TCPD | {"dependence": "none", "period": "none"})
+    assert len(found.alarms) > 1
+    assert found.changes[1] == found.changes[0]
+    assert abs(found.changes[0] - CHANGE) <= 5
+
+
+def test_changes_are_found_again_since_the_last_one_in_the_leading_feature() -> None:
+    rng = np.random.default_rng(2)
+    values = 0.1 * rng.normal(size=(100, 2))
+    values[40:, 0] += 1.0
+    values[70:, 0] -= 1.0
+    values[20:, 1] += 1.0
+    series = Series("two steps", values, 1000 * np.arange(100), ("a", "b"), 0)
+    found = Found((60, 90), (60, 90), ("none", "none"), (0, 0))
+    assert again(series, found).changes == (40, 70)
+    assert again(series, Found((60, 65), (60, 65), (), (1, 0))).changes == (20, 40)
+    assert again(series, Found((2,), (1,))).changes == (1,)  # too few rows to split
+    ties = np.array([[1.0], [1.0], [0.0], [2.0], [2.0], [2.0]])
+    assert rank_split(ties) == 3
+
+
+@pytest.mark.parametrize(("training", "rows"), [(0, 90), (243, 243), (750, 600)])
 def test_the_warm_up_is_the_part_for_learning_within_what_the_bank_takes(training: int, rows: int) -> None:
     assert ours.warm_up(shifted(training=training)) == rows
 

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import explain as bench
 from kstream_worker.detectors.before_after import compare, correlation, kind_of, severity_of, turned
 from kstream_worker.detectors.history import rank_sum
+from kstream_worker.detectors.level_split import split_levels
 from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.detectors.splitting import split_set
 
@@ -61,6 +62,46 @@ def test_a_change_that_may_lie_before_what_is_remembered_has_an_open_interval() 
     told = next(t for t in scores.transitions if t.kind == "raised").explanation
     assert told is not None
     assert (told.change_seq_low, told.change_time_low) == (None, None)
+
+
+def test_a_step_of_a_whitened_stream_is_dated_by_the_samples_themselves() -> None:
+    rng = np.random.default_rng(8)
+    y = rng.normal(size=(1500, 12))
+    for t in range(1, len(y)):
+        y[t] = 0.6 * y[t - 1] + 0.8 * y[t]
+    y[1000:] += 3.0
+    bank = RankBank(1, arl=1e4, dependence="whiten")
+    slots = np.array([bank.allocate(b"%d" % key) for key in range(12)])
+    scores = bank.update(np.tile(slots, 1500), None, y.reshape(-1, 1), np.repeat(1000 * np.arange(1500), 12))
+    alarms = [t for t in scores.transitions if t.kind == "raised" and 1000 < t.seq < 1100]
+    assert len(alarms) == 12
+    assert sum(abs(t.change_seq - 1001) <= 2 for t in alarms) >= 10  # by ranks of innovations 6 are
+    widths = [t.explanation.change_seq_high - (t.explanation.change_seq_low or 0) for t in alarms if t.explanation]
+    assert np.median(widths) <= 8.0
+
+
+def test_the_split_of_levels_is_that_of_least_squares() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=60) + np.where(np.arange(60) < 22, 0.0, 1.5)
+    found = np.empty(60)
+    largest = split_levels(x.copy(), found)
+    squares = np.array([len(x) * x.var(), *(x[:k].var() * k + x[k:].var() * (60 - k) for k in range(1, 60))])
+    expected = -30.0 * np.log(squares / squares[0])
+    best = 2 + int(np.argmax(expected[2:59]))
+    off = x - np.where(np.arange(60) < best, x[:best].mean(), x[best:].mean())
+    r = max(0.0, float(off[1:] @ off[:-1] / (off @ off)))
+    assert largest == found[best] == found.max()
+    assert found[2:59] == pytest.approx(expected[2:59] * (1 - r) / (1 + r) - 0.5 * math.log(60))
+    assert np.isneginf(found[[0, 1, 59]]).all()
+
+
+def test_what_wanders_says_less_of_a_level_than_what_does_not() -> None:
+    rng = np.random.default_rng(6)
+    walks, steps = rng.normal(size=(20, 100)).cumsum(axis=1), rng.normal(size=(20, 100))
+    steps[:, 60:] += 3.0
+    of_walks, of_steps = ([split_levels(x.copy(), np.empty(100)) for x in series] for series in (walks, steps))
+    assert max(of_walks) < min(of_steps)
+    assert split_levels(np.ones(9), np.empty(9)) == split_levels(np.arange(3.0), np.empty(3)) == -math.inf
 
 
 def test_the_set_of_splits_holds_nine_tenths() -> None:

@@ -151,6 +151,7 @@ def test_one_sample_far_out_is_an_alarm_that_says_what_it_rests_on(side: float) 
         (lambda rng: rng.lognormal(size=200), True),
         (lambda rng: rng.poisson(400.0, 200).astype(float), True),
         (lambda rng: np.arange(200) * 1.5, False),
+        (lambda rng: rng.poisson(3.0, 200).cumsum().astype(float), False),
         (lambda rng: np.exp(0.1 * rng.normal(size=200).cumsum()), False),
         (lambda rng: 300.0 + rng.normal(size=200), False),
         (lambda rng: rng.normal(size=200), False),

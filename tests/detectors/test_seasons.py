@@ -105,6 +105,21 @@ def test_gaps_do_no_harm() -> None:
     assert raised(run(bank_of(period=(DAY,)), y, times[keep])) == []
 
 
+def test_a_gap_shows_nothing_of_a_given_season() -> None:
+    times = MIDNIGHT + 60_000 * np.arange(4_000)
+    times[800:] += 3 * DAY
+    scores = run(bank_of(period=(DAY,)), shape(times)[:, None] + noise(4_000, seed=10), times)
+    assert int(np.flatnonzero(scores.state)[0]) in range(1_380, 1_441)  # the hours at both ends count in full
+
+
+def test_a_time_far_ahead_holds_no_key_back() -> None:
+    for at in (0, 700):
+        times = MIDNIGHT + 60_000 * np.arange(4_000)
+        times[at] += 900 * DAY
+        scores = run(bank_of(period=(DAY,)), shape(times)[:, None] + noise(4_000, seed=11), times)
+        assert int(np.flatnonzero(scores.state)[0]) in range(at + 1_440, at + 1_444)
+
+
 def test_the_season_outlives_an_alarm() -> None:
     times = MIDNIGHT + 60_000 * np.arange(9_000)
     y = shape(times)[:, None] + noise(9_000, seed=5)
@@ -147,6 +162,28 @@ def test_a_day_is_found_later_where_the_warm_up_is_short_of_three() -> None:
     assert bank._slots.ints[slot, SEASONS] == 1
     assert bank._slots.ints[slot, PHASE] == WARMING
     assert run(bank, y[4_800:], times[4_800:], slot).state[-1] == 1
+
+
+def test_a_gap_is_no_history_to_find_a_day_in() -> None:
+    times = MIDNIGHT + 60_000 * np.arange(3_000)
+    times[1_500:] += 4 * DAY
+    bank = bank_of(arl=1e20, period="auto")
+    slot = bank.allocate(b"key")
+    run(bank, shape(times)[:, None] + noise(3_000, seed=12), times, slot)
+    assert "a daily season could not be looked for yet" in bank.guarantee(slot)[1]
+
+
+def test_a_key_that_warms_up_without_a_season_is_held_no_more() -> None:
+    times = MIDNIGHT + 60_000 * np.arange(6_000)
+    y = shape(times)[:, None] + noise(6_000, seed=7)
+    y[1_000] += 1e3
+    bank = bank_of(arl=1e9, period="auto", on_alarm="hold", escalation=1e6)
+    slot = bank.allocate(b"key")
+    run(bank, y[:4_200], times[:4_200], slot)
+    assert "held alarm" in bank.guarantee(slot)[1]
+    run(bank, y[4_200:], times[4_200:], slot)
+    assert bank._slots.ints[slot, SEASONS] == 1
+    assert "held alarm" not in bank.guarantee(slot)[1]
 
 
 def test_a_week_is_found_after_three() -> None:

@@ -13,6 +13,7 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.broker import LocalKafka
+from kstream_worker.bus.kafka_python import internals
 from kstream_worker.bus.kafka_python.cluster import KafkaCluster
 from kstream_worker.bus.kafka_python.settings import KafkaSettings
 from kstream_worker.errors import ConfigError, Retry
@@ -44,6 +45,12 @@ def transactional_producer(kafka: str, name: str) -> Iterator[KafkaProducer]:
 def test_identity_and_partitions(cluster: KafkaCluster, make_topic) -> None:
     assert cluster.cluster_id() == cluster.cluster_id() != ""
     assert cluster.partition_count(make_topic(3)) == 3
+
+
+def test_older_brokers_tell_their_identity(kafka: str, cluster: KafkaCluster) -> None:
+    """Before 3.7 they do not know the request of the client's public call."""
+    with closing(KafkaAdminClient(bootstrap_servers=kafka, api_version=(3, 5))) as admin:
+        assert internals.cluster_id(admin) == cluster.cluster_id()
 
 
 def test_a_topic_that_does_not_exist_has_no_count_and_is_not_made_by_asking(cluster: KafkaCluster) -> None:

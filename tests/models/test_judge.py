@@ -93,3 +93,13 @@ def test_drift_rises_with_a_turn_that_leaves_the_law_of_a_sample_alone() -> None
         scores = np.stack([make().update(z[:-1], z[1:]).scores for z in map(turned_back, range(5))])
         assert np.abs(scores[:, 600:2000].mean(axis=(0, 1))).max() < 0.1
         assert scores[:, 2010:2060, 1].mean() > 0.5
+
+
+def test_drift_has_one_spread_whatever_y_scatters_at_x() -> None:
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(6000, 1))
+    y = x + np.exp(0.7 * x) * rng.normal(size=(6000, 1))
+    drift = OnlineCME(1, 1).update(x, y).scores[2000:, 1]
+    high, low = drift[x[2000:, 0] > 0.7], drift[x[2000:, 0] < -0.7]
+    assert 0.7 < high.std() / low.std() < 1.4  # of y it is about 5
+    assert drift.std() == pytest.approx(1.0, abs=0.15)

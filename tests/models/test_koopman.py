@@ -96,6 +96,45 @@ def test_published_values_are_those_of_the_present_state(learned: Any) -> None:
     assert model.snapshot(slot) == before
 
 
+def test_the_spectral_change_is_that_of_its_definition(learned: Any) -> None:
+    model, slot, _, _, z = learned
+    kept, plan = model.snapshot(slot), model._plan
+    own = model.slots.floats[slot, plan.at_shifts : plan.at_shifts + 3 * plan.modes].reshape(-1, 3)
+    total, squares = own[:, 0] + 1j * own[:, 1], own[:, 2].copy()
+    values = model.eigenvalues(slot)
+    for t in range(30):  # 3,999 pairs are learned, less than 64 after the latest computation of the modes
+        x, y = z[t : t + 1], z[t + 1 : t + 2]
+        before, after = model.eigenfunctions(slot, x)[0], model.eigenfunctions(slot, y)[0]
+        missed = before.conj() * (after - values * before)
+        total, squares = 0.95 * total + missed, 0.95**2 * squares + abs(missed) ** 2
+        others = np.abs(values - 1.0) > np.abs(values - 1.0).min()
+        expected = np.sqrt((np.abs(total) ** 2 / squares)[others].mean())
+        said = model.update(np.array([slot]), x, y, np.array([SECOND * (4000 + t)])).values[0]
+        if np.array_equal(values, model.eigenvalues(slot)):
+            assert said[3] == pytest.approx(expected, rel=1e-6)
+        else:
+            break
+    assert t > 20
+    model.restore(slot, kept)
+
+
+def test_the_spectral_change_rises_with_a_turn_that_the_eigenvalues_do_not_show() -> None:
+    calm, after = [], []
+    for seed in range(8):
+        z = np.concatenate((oscillator(2000, seed), oscillator(200, 100 + seed, angle=-0.3)))  # same law, same spectrum
+        _, values, _ = run(KoopmanModel(("a", "b")), z)
+        calm.append(values["spectral_change"][600:2000])
+        after.append(values["spectral_change"][2030:2130])
+    assert 0.8 < np.mean(calm) < 1.25
+    assert np.quantile(calm, 0.99) < 3.0
+    assert np.mean(after) > 2.0 * np.mean(calm)
+
+
+def test_one_mode_has_no_spectral_change() -> None:
+    _, values, _ = run(KoopmanModel(("a", "b"), modes=1), oscillator(500, 3))
+    assert np.isnan(values["spectral_change"]).all()
+
+
 def test_the_error_so_far_is_that_of_the_forecasts_published(learned: Any) -> None:
     _, _, values, _, z = learned
     y = z[1:]

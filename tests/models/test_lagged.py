@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -39,7 +40,9 @@ class Echo(SlotBank):
 
 
 MAX_GAP = 10
-STEPS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 5, 10, 11, 50, -1])), max_size=60)
+STEP = st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 5, 10, 11, 50, -1]))
+STEPS = st.lists(STEP, max_size=60)
+SOME = st.lists(STEP, min_size=1, max_size=60)
 
 
 def predecessors(times: list[int], lag: int, max_gap: int | None) -> list[int | None]:
@@ -139,6 +142,73 @@ def test_a_batch_that_the_inner_model_does_not_take_is_not_held() -> None:
     assert [model.snapshot(slot) for slot in (first, second)] == before
     found = model.update(slots, None, y + 4.0, times + 4).values
     assert found[:, :2].tolist() == [[1.0, 5.0], [2.0, 6.0], [3.0, 7.0], [4.0, 8.0]]
+
+
+class Spoiling(Echo):
+    """Writes into the pairs it is given before it is interrupted, as another package's model might."""
+
+    columns = tuple(map(Column, ("x0", "x1", "y0", "y1", "time")))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses = False
+
+    def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Estimates:
+        assert x is not None
+        if self.refuses:
+            x[:] = -1.0
+            raise KeyboardInterrupt
+        return super().update(slots, x, y, times)
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    known=SOME,
+    refused=SOME,
+    lag=st.integers(1, 5),
+    missing=st.sets(st.integers(0, 119), max_size=6),
+)
+def test_a_batch_that_raised_leaves_every_key_as_it_was_in_any_order(
+    known: list[tuple[int, int]], refused: list[tuple[int, int]], lag: int, missing: set[int]
+) -> None:
+    inner = Spoiling()
+    model = Lagged(inner, 2, lag=lag, max_gap_ms=MAX_GAP, missing=True)
+    keys = [model.allocate(b"%d" % key) for key in range(3)]
+    steps = known + refused
+    slots = np.array([keys[key] for key, _ in steps], dtype=np.int64)
+    times = np.cumsum([step for _, step in steps], dtype=np.int64)
+    y = np.arange(2.0 * len(steps)).reshape(-1, 2)
+    y[sorted(i for i in missing if i < len(steps)), 1] = math.nan
+    n = len(known)
+    model.update(slots[:n], None, y[:n], times[:n])
+    before = [model.snapshot(slot) for slot in keys]
+    inner.refuses = True
+    try:
+        model.update(slots[n:], None, y[n:], times[n:])
+    except KeyboardInterrupt:
+        pass
+    else:
+        return  # no sample had a predecessor
+    assert [model.snapshot(slot) for slot in keys] == before
+    inner.refuses = False
+    other = Lagged(Spoiling(), 2, lag=lag, max_gap_ms=MAX_GAP, missing=True)
+    again = [other.allocate(b"%d" % key) for key in range(3)]
+    for slot, state in zip(again, before, strict=True):
+        other.restore(slot, state)
+    found = model.update(slots[n:], None, y[n:], times[n:])
+    assert np.array_equal(found.values, other.update(slots[n:], None, y[n:], times[n:]).values, equal_nan=True)
+
+
+def test_to_be_able_to_undo_takes_room_for_the_batch_alone() -> None:
+    model = Lagged(Echo(), 4, lag=1000)
+    slots = np.array([model.allocate(b"%d" % key) for key in range(500)], dtype=np.int64)
+    y, times = np.zeros((500, 4)), np.zeros(500, dtype=np.int64)
+    model.update(slots, None, y, times)
+    tracemalloc.start()
+    model.update(slots, None, y, times)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 100_000 < 500 * 1000 * 4 * 8  # the keys' rings: 16 MB
 
 
 @pytest.mark.parametrize(("settings", "words"), [({"lag": 0}, "lag is 0"), ({"max_gap_ms": 0}, "max_gap_ms is 0")])

@@ -15,6 +15,7 @@ from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.ownership import find_unowned
 from kstream_worker.bus.common.topic_id import topic_id_text
+from kstream_worker.bus.kafka_python import internals
 from kstream_worker.bus.kafka_python.errors import broker_error, classify, translate
 from kstream_worker.bus.kafka_python.rights import Rights
 from kstream_worker.bus.kafka_python.settings import KafkaSettings
@@ -51,7 +52,7 @@ class KafkaCluster:
     def cluster_id(self) -> str:
         """Identity of the cluster."""
         with translate("asking for the cluster id"):
-            return str(self._admin.describe_cluster()["cluster_id"])
+            return internals.cluster_id(self._admin)
 
     def partition_count(self, topic: str) -> int | None:
         """Number of partitions; None when the topic does not exist.

@@ -16,14 +16,17 @@ from kstream_worker.models.koopman.layout import (
     COUNTS,
     ETA,
     FINISHED,
+    FOUND,
     FULL,
     LEARNED,
     NOVELTY,
+    NOW,
     OPERATOR,
     PHASE,
     READY,
     REFRESH,
     SEQ,
+    SPECTRAL,
     STALE,
     TIME,
     WARM,
@@ -34,6 +37,7 @@ from kstream_worker.models.koopman.layout import (
     Scratch,
 )
 from kstream_worker.models.koopman.reports import compare, remember, report_errors, say
+from kstream_worker.models.koopman.shifts import spectral_change
 from kstream_worker.numerics.jit import inline, jit
 from kstream_worker.numerics.outline import outline
 
@@ -183,6 +187,7 @@ def walk(
             values[t, 0] = innovation
             values[t, 1] = m
             say(plan, row, whole, s, w.powers, values[t])
+            values[t, SPECTRAL] = spectral_change(plan, row, whole[FOUND], w.p, s.lines[NOW])
             report_errors(plan, row, whole, values[t])
             remember(plan, row, whole[SEQ], y[t], values[t], s.horizons)
         zx, zy = s.lines[ZX], s.lines[ZY]

@@ -11,7 +11,7 @@ from kstream_worker.models.cme import judge
 from kstream_worker.models.cme.judge import PER_SCORE, SCORES
 from kstream_worker.models.cme.layout import OPERATOR_INTS, RLS, Operator, lay_out
 
-ROW = 2  # of what the numbers of a row mean: snapshots of other rows are refused
+ROW = 3  # of what the numbers of a row mean: snapshots of other rows are refused
 
 # Columns of the int64 row; 0 is the key's random stream number (nothing here draws).
 PHASE = 1
@@ -28,7 +28,9 @@ WARMING = 0
 ARMED = 1
 
 PER_MODE = 6  # columns of a mode: modulus, argument, time constant, period, eigenfunction's real and imaginary part
-HEAD = 3  # columns before them: innovation, atoms, interval
+HEAD = 4  # columns before them: innovation, atoms, interval, spectral change
+SPECTRAL = 3  # the last of these
+PER_SHIFT = 3  # sums kept of a mode: real and imaginary part of its misfits, and of their squares
 
 FINISHED = 0
 FULL = 1
@@ -61,6 +63,7 @@ class Plan(NamedTuple):
     at_gain: int  # [1], -1 / (2 width^2)
     at_interval: int  # [1], of the times, milliseconds
     at_values: int  # [2 modes], eigenvalues
+    at_shifts: int  # [PER_SHIFT modes], of late, of each mode's misfit
     at_errors: int  # [horizons * (d + 2)], scaled squared errors by feature; sums: ours, of the last value
     at_misfit: int  # [2 d], squared misfit of the steps by feature: of late, then usual
     at_judge: int  # [judge.state_size]
@@ -106,6 +109,7 @@ def make_plan(
         1,
         1,
         2 * modes,
+        PER_SHIFT * modes,
         len(horizons) * (dims + 2),
         2 * dims,
         judge.state_size(dims, dims),
@@ -114,7 +118,7 @@ def make_plan(
     ]
     at = np.concatenate(([0], np.cumsum(sizes))).tolist()
     op = lay_out(
-        at[10],
+        at[11],
         dims,
         dims,
         atoms,
@@ -138,11 +142,12 @@ def make_plan(
         at_gain=at[2],
         at_interval=at[3],
         at_values=at[4],
-        at_errors=at[5],
-        at_misfit=at[6],
-        at_judge=at[7],
-        at_past=at[8],
-        at_ring=at[9],
+        at_shifts=at[5],
+        at_errors=at[6],
+        at_misfit=at[7],
+        at_judge=at[8],
+        at_past=at[9],
+        at_ring=at[10],
         floats=max(op.end, op.at_x + warmup * (2 * dims + 1)),
     )
 

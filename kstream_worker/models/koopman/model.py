@@ -110,9 +110,9 @@ class KoopmanModel(SlotBank):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """`innovation`, `atoms`, `interval_s`; of each mode k `mode.<k>.modulus`, `.argument` (radians per step),
-        `.time_constant_s`, `.period_s`, and its eigenfunction at y, `.re` and `.im`; of each horizon h
-        `forecast.<h>.<name>`, `error.<h>.<name>` and `skill.<h>`.
+        """`innovation`, `atoms`, `interval_s`, `spectral_change`; of each mode k `mode.<k>.modulus`, `.argument`
+        (radians per step), `.time_constant_s`, `.period_s`, and its eigenfunction at y, `.re` and `.im`; of each
+        horizon h `forecast.<h>.<name>`, `error.<h>.<name>` and `skill.<h>`.
         """
         return self._columns
 
@@ -318,7 +318,7 @@ class Koopman:
 
 
 def _columns(names: Sequence[str], modes: int, horizons: Sequence[int]) -> tuple[Column, ...]:
-    columns = ["innovation", "atoms", "interval_s"]
+    columns = ["innovation", "atoms", "interval_s", "spectral_change"]
     columns += [f"mode.{k}.{part}" for k in range(1, modes + 1) for part in MODE_PARTS]
     for h in horizons:
         columns += [f"{what}.{h}.{name}" for what in ("forecast", "error") for name in names]

@@ -17,9 +17,11 @@ from kstream_worker.models.cme import operator as cme
 from kstream_worker.models.cme.layout import Operator
 from kstream_worker.models.cme.triangle import row_start
 from kstream_worker.models.koopman.layout import KERNEL, LINE, NOW, Plan, Scratch
+from kstream_worker.models.koopman.shifts import start_shift
 from kstream_worker.numerics.jit import inline, jit
 from kstream_worker.numerics.outline import outline
 
+_SAME = 0.7  # inner product of two eigenvectors of length 1 from which on they stand for one mode
 _MOST = 1e200  # of the entries of a step's image: an operator that expands would overflow over a long horizon
 
 
@@ -53,8 +55,9 @@ def refresh(
             former[r, i] = vectors[r * op.room + i]
     values = row[plan.at_values : plan.at_values + 2 * plan.modes]
     found = spectrum.leading_modes(m, plan.modes, v, values, vectors, op.room)
-    for k in range(min(before, found)):
-        _keep_phase(m, op.room, k, vectors, former)
+    for k in range(plan.modes):
+        if k >= min(before, found) or not _keep_phase(m, op.room, k, vectors, former):
+            start_shift(plan, row, k)
     return found
 
 
@@ -129,8 +132,12 @@ def _forecast_heads(plan: Plan, row: np.ndarray, m: int, a: np.ndarray, s: Scrat
 
 
 @inline
-def _keep_phase(m: int, room: int, k: int, vectors: np.ndarray, former: np.ndarray) -> None:
-    """Turn eigenvector k so that its inner product with the former one is real and positive, if they are akin."""
+def _keep_phase(m: int, room: int, k: int, vectors: np.ndarray, former: np.ndarray) -> bool:
+    """Turn eigenvector k so that its inner product with the former one is real and positive, if they are akin.
+
+    Returns:
+        whether it is the former one, nearly.
+    """
     outline()
     x = vectors[2 * k * room : (2 * k + 1) * room]
     y = vectors[(2 * k + 1) * room : (2 * k + 2) * room]
@@ -140,3 +147,4 @@ def _keep_phase(m: int, room: int, k: int, vectors: np.ndarray, former: np.ndarr
     modulus = math.sqrt(re * re + im * im)
     if modulus > 0.1:
         spectrum.turn(m, x, y, re, im, modulus)
+    return bool(modulus > _SAME)
