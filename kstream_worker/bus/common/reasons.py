@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NOT_A_MEMBER = "the group has gone on without this member"
-INSTANCE_FENCED = "another process uses the same group.instance.id; give each process its own"
+INSTANCE_FENCED = (
+    "another process uses the same group.instance.id; give each process its own (or a coordinator was lost while this "
+    "one joined, and the next one took its repeated request for another's: then to start again is enough)"
+)
 PRODUCER_FENCED = (
     "another process uses the same transactional id, and this one was put out; see that each process has its own"
 )

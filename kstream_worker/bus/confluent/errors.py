@@ -26,10 +26,6 @@ SETTING = "a client setting is not acceptable"
 
 # Once fenced, a consumer says only that it failed for good, with this text of the reason.
 INSTANCE_FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
-_OR_ALONE = (
-    "(or a coordinator was lost while this one joined, and the next one took its repeated request for another's: then "
-    "to start again is enough)"
-)
 
 
 def _each(codes: Iterable[int], made: type[KstreamError], reason: str) -> dict[int, Meaning]:
@@ -138,7 +134,7 @@ def meaning_of(error: KafkaError, doing: str) -> KstreamError:
     """`classify` for the error objects that come in messages and callbacks."""
     made, reason = MEANINGS.get(error.code(), (Retry, reasons.PASSING))
     if error.code() == E._FATAL and INSTANCE_FENCED in error.str():
-        made, reason = Fatal, f"{reasons.INSTANCE_FENCED} {_OR_ALONE}"
+        made, reason = Fatal, reasons.INSTANCE_FENCED
     elif made is Retry and (error.fatal() or error.code() == E._FATAL):
         made, reason = Fatal, "the client cannot go on"
     return made(f"{doing}: {reason} ({error.name()}: {error.str().strip()})")
