@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from benchmarks.transcription_ranks import first_alarm
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.detectors.ranks_kernel import walk
 from kstream_worker.numerics.random import stream_of
 
 DIMS = (1, 2, 5, 10)
@@ -33,7 +32,7 @@ NEVER = 1e19  # samples between false alarms, so that there are none
 Matrix = NDArray[np.float64]
 
 
-def run(short: bool = False) -> dict[str, dict[str, float]]:
+def run(*, short: bool = False) -> dict[str, dict[str, float]]:
     """Rows by number of features; `ratio` is bank / bare."""
     return {str(d): _row(d, 5 if short else 30) for d in ((2,) if short else DIMS)}
 
@@ -71,15 +70,15 @@ def _update(bank: RankBank, y: Matrix) -> None:
 
 
 def _bare(bank: RankBank, y: Matrix) -> Callable[[], Any]:
-    rows = bank._slots
     n = len(y)
-    given = 0, np.zeros(n, dtype=np.int64), y, np.zeros(n, dtype=np.int64), rows.floats, rows.ints, rows.shorts
+    slots, times = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     answers = np.zeros((3, n), dtype=np.int64), np.zeros((4, n))
-    return lambda: walk(*given, bank._plan, bank._weights, bank._rule, *answers, *bank._scratch)
+    return lambda: bank._walk(0, slots, y, (times, times), *answers)
+
 
 
 if __name__ == "__main__":
-    rows = run("--short" in sys.argv)
+    rows = run(short="--short" in sys.argv)
     for d, row in rows.items():
         print(f"{d:>3} features: " + ", ".join(f"{name} {value}" for name, value in row.items()))
     print(json.dumps(rows))
