@@ -130,6 +130,5 @@ def main() -> None:
     sys.exit(row["alarms"] * PER > MOST * row["steps"])
 
 
-
 if __name__ == "__main__":
     main()
