@@ -76,7 +76,6 @@ def _bare(bank: RankBank, y: Matrix) -> Callable[[], Any]:
     return lambda: bank._walk(0, slots, y, (times, times), *answers)
 
 
-
 if __name__ == "__main__":
     rows = run(short="--short" in sys.argv)
     for d, row in rows.items():
