@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.errors import UnknownBrokerIdError
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
 
@@ -45,6 +46,21 @@ def transactional_producer(kafka: str, name: str) -> Iterator[KafkaProducer]:
 def test_identity_and_partitions(cluster: KafkaCluster, make_topic) -> None:
     assert cluster.cluster_id() == cluster.cluster_id() != ""
     assert cluster.partition_count(make_topic(3)) == 3
+
+
+def test_a_client_that_has_lost_a_broker_begins_afresh(
+    cluster: KafkaCluster, make_topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was away when it last looked: until it looks again, minutes later, it fails without asking anybody."""
+
+    def lost(*_: object, **__: object) -> None:
+        raise UnknownBrokerIdError(1)
+
+    partition = TopicPartition(make_topic(), 0)
+    monkeypatch.setattr(cluster._admin, "list_partition_offsets", lost)
+    with pytest.raises(Retry, match="UnknownBrokerId"):
+        cluster.end([partition], End.HIGH)
+    assert cluster.end([partition], End.HIGH) == {partition: 0}
 
 
 def test_older_brokers_tell_their_identity(kafka: str, cluster: KafkaCluster) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from kstream_worker.bus.kafka_python import internals
 from kstream_worker.bus.kafka_python.errors import broker_error, classify, translate
 from kstream_worker.bus.kafka_python.rights import Rights
 from kstream_worker.bus.kafka_python.settings import KafkaSettings
-from kstream_worker.errors import ConfigError
+from kstream_worker.errors import ConfigError, Retry
 from kstream_worker.records import End, TopicPartition, Unowned
 
 ISOLATION = {End.STABLE: IsolationLevel.READ_COMMITTED, End.HIGH: IsolationLevel.READ_UNCOMMITTED}
@@ -51,7 +51,7 @@ class KafkaCluster:
 
     def cluster_id(self) -> str:
         """Identity of the cluster."""
-        with translate("asking for the cluster id"):
+        with self._asking("asking for the cluster id"):
             return internals.cluster_id(self._admin)
 
     def partition_count(self, topic: str) -> int | None:
@@ -76,7 +76,7 @@ class KafkaCluster:
     def topic_config(self, topic: str) -> dict[str, str]:
         """Settings of a topic by their native names; empty when they may not be read (DESCRIBE_CONFIGS)."""
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
-        with translate(f"asking for the settings of {topic}"):
+        with self._asking(f"asking for the settings of {topic}"):
             found = self._admin.describe_configs([resource], config_filter="all")
         values: Mapping[str, Mapping[str, Any]] = found.get("topic", {}).get(topic, {})
         return {name: "" if row["value"] is None else str(row["value"]) for name, row in values.items()}
@@ -100,14 +100,10 @@ class KafkaCluster:
         if self._instance_id is None:
             return Unowned(())
         count = self.partition_count(topic) or 0
-        with translate(f"asking who has the partitions of {topic}"):
+        with self._asking(f"asking who has the partitions of {topic}"):
             found = self._admin.describe_groups([self._group_id])[self._group_id]
         if found["error"] is not None:
-            # The client keeps asking a coordinator that is none any more: begin afresh.
-            with contextlib.suppress(client.KafkaError, OSError):
-                self._admin.close()
-            with translate("connecting again"):
-                self._admin = KafkaAdminClient(**self._settings.for_admin())
+            self._begin_afresh()  # the client keeps asking a coordinator that is none any more
             return Unowned(())
         if found["group_state"] != "Stable":
             return Unowned(())
@@ -123,7 +119,7 @@ class KafkaCluster:
 
     def check_rights(self, *, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:
         """Each right the worker needs, tried; what is missing in words, with the right to grant."""
-        with translate("checking rights"):
+        with self._asking("checking rights"):
             return self._rights.missing(self._admin, inputs=inputs, outputs=outputs)
 
     def create_topics(self, partitions: Mapping[str, int], configs: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -139,7 +135,7 @@ class KafkaCluster:
         }
         if not wanted:
             return []
-        with translate("creating topics"):
+        with self._asking("creating topics"):
             answer = self._admin.create_topics(wanted, raise_errors=False)
             created = [row["name"] for row in answer["topics"] if self._was_created(row)]
             self._admin.wait_for_topics(created)
@@ -149,6 +145,27 @@ class KafkaCluster:
         """Stop."""
         with contextlib.suppress(client.KafkaError, OSError):
             self._admin.close()
+
+    @contextlib.contextmanager
+    def _asking(self, doing: str) -> Iterator[None]:
+        """`translate`; and a client that has lost a broker begins afresh.
+
+        Where a broker was away when the client last looked, it does not find the leaders on it until it looks again,
+        minutes later, and fails meanwhile without asking anybody.
+        """
+        try:
+            with translate(doing):
+                yield
+        except Retry as error:
+            if isinstance(error.__cause__, client.UnknownBrokerIdError):
+                self._begin_afresh()
+            raise
+
+    def _begin_afresh(self) -> None:
+        with translate("connecting again"):
+            former, self._admin = self._admin, KafkaAdminClient(**self._settings.for_admin())
+        with contextlib.suppress(client.KafkaError, OSError):
+            former.close()
 
     def _existing(self, topic: str) -> Mapping[str, Any] | None:
         found, error = self._topic(topic)
@@ -161,7 +178,7 @@ class KafkaCluster:
         return found
 
     def _topic(self, topic: str) -> tuple[Mapping[str, Any], type[client.KafkaError]]:
-        with translate(f"asking for the topic {topic}"):
+        with self._asking(f"asking for the topic {topic}"):
             found: Mapping[str, Any] = self._admin.describe_topics([topic])[0]
         return found, broker_error(found["error_code"])
 
@@ -182,6 +199,6 @@ class KafkaCluster:
         if not wanted:
             return {}
         topics = ", ".join(sorted({partition.topic for partition in partitions}))
-        with translate(f"asking for offsets of {topics}"):
+        with self._asking(f"asking for offsets of {topics}"):
             found = self._admin.list_partition_offsets(wanted, isolation_level=isolation)
         return {TopicPartition(*partition): int(answer.offset) for partition, answer in found.items()}
