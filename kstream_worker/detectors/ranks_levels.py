@@ -9,14 +9,19 @@ bets that are made for that size,
     R <- (R + a) (1 +- c z - c t),
 
 z the error of a prediction by *former* coefficients, those of 256 to 511 samples ago (as far as there were any), in
-units of its root mean square m, within +-4, and c = .85 (1 - s) / m, the shift by .85 warm-up scales (at most .24).
+units of its root mean square m, within +-.96 / c, and c = .85 (1 - s) / m, the shift by .85 warm-up scales (.2 at
+most).
 
-As far as coefficients are true, z has the mean 0 given the past whatever the law, and the multipliers the mean 1 - c t.
+As far as coefficients are true, errors have the mean 0 given the past whatever the law, z nearly, and the multipliers
+the mean 1 - c t. (Of a skewed law z has less of the long tail than of the short one: a mean of -.0022 for exponential
+innovations and c = .2, -.029 for those that are lognormal; for c = .1 +.001 and -.004. Within +-4 whatever c is, it
+would be -.007 and -.045: next to a small c that is a shift.)
 The level, learned from n samples, has in units of innovations the standard error 1 / sqrt(n), and what one bet must
 reach, X, may be reached by an error as well: the likelier, the larger log X is against c sqrt(n). So t sqrt(n) is the
 larger one of .7 and .072 (log X - 10.2) / c: simulated for autoregressions of .6 to .95, normal and t3, between 600 and
 5,000 samples and with X up to 1e7, a bet then raises at most two and a half times as many false alarms as one of mean 1
-that must reach X, and the detector as a whole fewer than stated.
+that must reach X, and the detector as a whole fewer than stated. n counts up to 8,192: a mean of z that is not quite 0
+does not vanish with more samples, and t must not, either.
 """
 
 from __future__ import annotations
@@ -62,14 +67,13 @@ STAKE, POWER, OLD, NEW = 0, 1, 2, 11  # of a feature: c, 0 where there are no be
 
 RENEWED = 256  # samples from one copy to the next
 SHIFT = 0.85  # warm-up scales
-MOST_STAKE = 0.24  # no multiplier is below 0
+MOST_STAKE = 0.2
 FASTEST, SLOWEST = 0.7, 0.05  # of (1 - s) / m: above, ranks do as well; below, nothing would be seen
-CLIP = 4.0  # an exponential law has the mean -.007 within it; within 2.5 it is -.03
+MOST_LOSS = 0.96  # of a bet by one sample: no multiplier is below 0
 TOLERANCE, RARER, COMMON = 0.7, 0.072, 10.2  # t sqrt(n), see above
-MEMORY = 8192.0  # samples that m^2 follows
+MEMORY = 8192.0  # samples that m^2 follows, and that a level is known by at most
 LEAST_POWER = 1e-24  # a feature that stands still
 FEWEST = 300  # samples of a warm-up: before, a level is not known well enough
-SMALL_STAKE = 0.2
 
 
 @inline
@@ -163,8 +167,8 @@ def measure_levels(raw: np.ndarray, row: np.ndarray, plan: np.ndarray, errors: n
         power = 1.0 * own[POWER]
         if power <= LEAST_POWER:
             continue
-        m = math.sqrt(power)
-        e = min(max(e / m, -CLIP), CLIP)
+        most = MOST_LOSS / own[STAKE]
+        e = min(max(e / math.sqrt(power), -most), most)
         errors[j] = e
         own[POWER] = power * (1.0 + (e * e - 1.0) / min(levels[SEEN], MEMORY))
     levels[SEEN] += 1.0
@@ -191,7 +195,7 @@ def bet_on_levels(
     # What a bet must reach, on its own, for an alarm.
     reach = LEVEL_BETS / LEVEL_WEIGHT * row[plan[AT_LEVELS] + PERSISTENT] * threshold
     rarer = RARER * (log(reach) - COMMON) if reach > 1.0 else 0.0
-    error = 1.0 / math.sqrt(row[plan[AT_LEVELS] + USED])
+    error = 1.0 / math.sqrt(min(row[plan[AT_LEVELS] + USED], MEMORY))
     for j in range(plan[LEVEL_COUNT]):
         stake = 1.0 * of_feature(j, row, plan)[STAKE]
         at = plan[R_LEVEL] + LEVEL_BETS * j
@@ -199,9 +203,8 @@ def bet_on_levels(
             R[at] = 0.0
             R[at + 1] = 0.0
         else:
-            # The coordinate's payoffs of stake .5, whose variance is 1/12, or half of it, are no smaller than c's.
-            fair = 1.0 * factors[FACTORS * j + 2] if state[FAIR] == 1 else 1.0
-            fair = math.sqrt(fair) if stake <= SMALL_STAKE else fair
+            # Half the variance of the coordinate's bet of stake .5, which is 1/12, is no smaller than c^2.
+            fair = math.sqrt(1.0 * factors[FACTORS * j + 2]) if state[FAIR] == 1 else 1.0
             cost = error * max(stake * TOLERANCE, rarer)
             R[at] = (R[at] + credit) * max(0.0, 1.0 + stake * errors[j] - cost) * fair
             R[at + 1] = (R[at + 1] + credit) * max(0.0, 1.0 - stake * errors[j] - cost) * fair

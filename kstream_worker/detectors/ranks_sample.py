@@ -138,7 +138,12 @@ def _move_range(value: float, j: int, row: np.ndarray, plan: np.ndarray) -> None
     row[plan[AT_OFF] + j] = 0.0
     for k in range(AR_ORDER):
         row[plan[AT_RING] + j * AR_ORDER + k] = 0.0
-    # Its level is nowhere known then: no stake.
+    _drop_stake(j, row, plan)
+
+
+@inline
+def _drop_stake(j: int, row: np.ndarray, plan: np.ndarray) -> None:
+    """A feature whose range moves has no level that former coefficients, in former units, could know."""
     singles(row, plan[AT_LEVELS] + LEVEL_HEADER, LEVEL_TERMS * plan[LEVEL_COUNT])[LEVEL_TERMS * j] = 0.0
 
 
@@ -180,6 +185,7 @@ def whiten_sample(
         if full and _stays_out(s, row[ring : ring + AR_ORDER]):
             row[plan[AT_RAW_CENTER] + j] += s * row[plan[AT_RAW_SCALE] + j]
             ar_shift(s, row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV])
+            _drop_stake(j, row, plan)
             s = 0.0
         e = ar_step(s, full, row[ring : ring + AR_ORDER], row[coef : coef + AR_TERMS], row[cov : cov + AR_COV], gain)
         vol = plan[AT_VOLATILITY] + j * VOL_TERMS

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from benchmarks.processes import PROCESSES
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.detectors.ranks_layout import LEVEL_BETS, PERSISTENT
-from kstream_worker.detectors.ranks_levels import NEXT, RENEWED, SEEN, USED
+from kstream_worker.detectors.ranks_layout import LEVEL_BETS, LEVEL_HEADER, LEVEL_TERMS, PERSISTENT
+from kstream_worker.detectors.ranks_levels import NEXT, RENEWED, SEEN, STAKE, USED
 from kstream_worker.detectors.ranks_rows import column_weights, make_layout
 from kstream_worker.records import Scores, Transition
 
@@ -153,3 +153,24 @@ def test_only_upwards() -> None:
     up, down = reached(bank, 0).reshape(2, 2).T
     assert (up > 0.0).all()
     assert (down == 0.0).all()
+
+
+def test_a_long_tail_on_one_side_is_no_shift() -> None:
+    """Innovations are lognormal: what lies within some spreads of their mean has another one."""
+    rng = np.random.default_rng(3)
+    y = np.exp(rng.normal(size=(60_200, 8, 2))) - np.exp(0.5)
+    for i in range(1, len(y)):
+        y[i] += 0.9 * y[i - 1]
+    bank, slots = bank_of(8, arl=100_000.0)
+    found = raised(feed(bank, slots, y[200:]))
+    assert sum(t.reason.startswith("level") for t in found) <= 3  # of 4.8 stated; within +-4 for every stake: 11
+
+
+def test_a_range_that_moves_takes_the_stake() -> None:
+    bank, slots = bank_of(1, arl=1e20)
+    y = series("AR .9", 3_000, 1)
+    y[1_000:, 0, 1] += np.minimum(0.02 * np.arange(2_000), 33.0)
+    feed(bank, slots, y)
+    layout = bank._layout
+    own = bank._slots.floats[slots[0], layout.levels + LEVEL_HEADER :].view(np.float32)[: 2 * LEVEL_TERMS]
+    assert (own.reshape(2, LEVEL_TERMS)[:, STAKE] > 0.0).tolist() == [True, False]
