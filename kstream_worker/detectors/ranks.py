@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from kstream_worker.detectors import report
+from kstream_worker.detectors.bets import TWO_SIDED
 from kstream_worker.detectors.civil import DAY_MS, CivilClock
 from kstream_worker.detectors.history import settle
 from kstream_worker.detectors.ranks_arming import arm
@@ -44,6 +45,7 @@ from kstream_worker.detectors.ranks_layout import (
     RAISED,
     RATE,
     RESTLESS,
+    S_SIZE,
     SEASON_STARTED,
     SEQ,
     SETTLING,
@@ -59,7 +61,7 @@ from kstream_worker.detectors.ranks_layout import (
 )
 from kstream_worker.detectors.ranks_levels import stop_levels
 from kstream_worker.detectors.ranks_recovery import OLD, OTHER, start_watch, where_now
-from kstream_worker.detectors.ranks_report import guarantee_of_alarm, read_crossing
+from kstream_worker.detectors.ranks_report import guarantee_of_alarm, read_crossing, singles_of
 from kstream_worker.detectors.ranks_rows import bytes_by_part, column_weights, make_layout, make_scratch
 from kstream_worker.detectors.seasons import forget_half
 from kstream_worker.detectors.streams import StreamBank, Walk
@@ -246,10 +248,18 @@ class RankBank(StreamBank):
         return True
 
     def _calm(self, slot: int) -> bool:
-        """A held regime has become the bags' own; True if that clears its alarm."""
-        state = self._slots.ints[slot]
+        """A held regime has become the bags' own; True if that clears its alarm.
+
+        Not that of the means, which remembers 12,500 samples: it begins anew, or the same change would be another
+        incident when their evidence arrives.
+        """
+        row, state, layout = self._slots.floats[slot], self._slots.ints[slot], self._layout
         was_up = bool(state[ALARM] == 1)
         state[SETTLING] = 0
+        state[S_SIZE] = 0
+        means = slice(layout.fixed, layout.learned)
+        singles_of(row, layout.R, layout.bets)[means.start * TWO_SIDED : means.stop * TWO_SIDED] = 0.0
+        row[layout.values :][means] = 0.0
         if was_up:
             self._end(slot)
         return was_up

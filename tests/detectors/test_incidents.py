@@ -88,6 +88,18 @@ def test_the_end_of_a_visit_is_found_and_pages_nobody(on_alarm: str, stay: int, 
     assert sum(one.seq > end for one in new) <= (0.1 if stay == 100 else 0.25) * len(found)
 
 
+def test_a_held_step_is_no_second_incident_once_bags_are_renewed() -> None:
+    """The bag of means remembers 12,500 samples: with those of the old regime three of four streams paged again."""
+    y = np.random.default_rng(14).normal(size=(10_000, 12, 1))
+    y[2000:] += 1.0
+    bank = RankBank(1, arl=1e4, dependence="none", on_alarm="hold", dead_time_ms=100 * SECOND, escalation=10.0)
+    for told in walk(bank, y):
+        check_protocol(told)
+        later = [one for one in told if one.seq > 2000]
+        assert sum(one.incident is not None and one.incident.seq == one.seq for one in raised(later)) == 1
+        assert any(one.reason == "rearmed" for one in later)
+
+
 def test_autocorrelated_streams_recover_later_and_rarely_without_reason() -> None:
     n, streams, end = 5000, 16, 3400
     noise = np.random.default_rng(8).normal(size=(n, streams, 1))
