@@ -75,8 +75,11 @@ class App:
     def published(self, kind: str) -> list[dict[str, Any]]:
         """What was committed, partition by partition, without what names the application or the wall clock."""
         found = [json.loads(value) for *_, value in sorted(read_all(self.kafka, f"{self.app_id}-{kind}", PARTITIONS))]
+        incidents: dict[str, int] = {}  # their ids are made from the application's
         for one in found:
             assert one.pop("app_id") == self.app_id
+            if "incident" in one:
+                one["incident"] = incidents.setdefault(one["incident"], len(incidents))
             for name in ("id", "lag_s"):
                 one.pop(name, None)
         return found
