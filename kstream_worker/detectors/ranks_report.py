@@ -37,15 +37,20 @@ SPIKES_REASON = (
 )
 
 
+def scores_of_samples(names: tuple[str, ...], layout: Layout) -> tuple[report.Score, ...]:
+    """The fixed scores: features, the radius, products of two."""
+    return report.fixed_scores(
+        names, radius=layout.v_rows > layout.dims, products=layout.fixed > layout.v_rows, squares=False
+    )
+
+
 def column_scores(names: tuple[str, ...], layout: Layout, picked: int = 0) -> tuple[report.Score, ...]:
     """All columns in their order.
 
     Fixed scores, means of 25 samples (`mean(f)`), the learned score, sizes of single samples (`spike(f)`), and of the
     candidates the one that is picked: `|a|*b`, `|a|*|b|`, `a*b*c` or `a*b`; then levels (`level(f)`).
     """
-    fixed = report.fixed_scores(
-        names, radius=layout.v_rows > layout.dims, products=layout.fixed > layout.v_rows, squares=False
-    )
+    fixed = scores_of_samples(names, layout)
     means = tuple(report.Score(f"mean({name})", (j,)) for j, name in enumerate(names))
     learned = report.Score(report.LEARNED, ())
     spikes = tuple(report.Score(f"spike({name})", (j,)) for j, name in enumerate(names[: layout.spike_count]))

@@ -9,7 +9,7 @@ from kstream_worker.detectors import report
 from kstream_worker.detectors.bets import BOTH, DIRECTION_NAMES, DOWN, UP
 from kstream_worker.detectors.explanation import explain
 from kstream_worker.detectors.ranks_layout import BEST, LEVELS_LEFT, SEQ, SQUARES_LEFT, V_SIZE, Layout
-from kstream_worker.detectors.ranks_report import singles_of, whole
+from kstream_worker.detectors.ranks_report import scores_of_samples, singles_of, whole
 from kstream_worker.detectors.reference_bets import LEARNED_PAYOFFS, PAYOFF_DIRECTION, PAYOFFS, SIDED_BETS, STAKES
 from kstream_worker.detectors.reference_layout import FROM_FILE, FROM_SHARED, LATE, LEFT_OVER, ORIGIN
 
@@ -36,7 +36,7 @@ def read_crossing(
         names: of the features.
     """
     crossing = _read_runs(row, state, layout, names)
-    scores = _scores(names, layout)
+    scores = scores_of_samples(names, layout)
     column = int(state[BEST])
     crossed = column if column < len(scores) else None
     told = explain(row, shorts, state, layout, names, scores, crossed, spike=False, frozen=True)
@@ -45,12 +45,6 @@ def read_crossing(
     if told.explanation.change_seq_low is None:
         told = told._replace(change_seq=crossing.change_seq, change_time=crossing.change_time)
     return crossing._replace(**told._asdict())
-
-
-def _scores(names: tuple[str, ...], layout: Layout) -> tuple[report.Score, ...]:
-    return report.fixed_scores(
-        names, radius=layout.v_rows > layout.dims, products=layout.fixed > layout.v_rows, squares=False
-    )
 
 
 def _read_runs(
@@ -62,7 +56,7 @@ def _read_runs(
     paid; the learned score takes that of the first feature. Features are weighed by the logarithm of the best run of
     each score they are part of (runs that paid 20 at least).
     """
-    scores = _scores(names, layout)
+    scores = scores_of_samples(names, layout)
     column = int(state[BEST])
     learned = column == len(scores)
     runs = singles_of(row, layout.run_product, layout.locators)
