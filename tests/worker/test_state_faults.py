@@ -550,10 +550,7 @@ def test_a_partition_that_moves_on_while_it_is_replayed_is_not_blamed(make_job: 
 def test_stops_in_good_order_are_no_deaths(make_job: MakeJob) -> None:
     job = make_job(commit={"interval": 0.2}, **SMALL)
     job.fill(pairs=3, keys=2, change_at=1000)
-    for _ in range(4):  # starts that led to nothing
-        worker = begin(job)
-        while not worker._tasks or worker._marks:
-            worker._guarded_step()
+    start_in_vain(job)
     for _ in range(6):
         worker = begin(job)
         while all(task.ledger.trial < 0 for task in worker._tasks.values()):
@@ -567,10 +564,7 @@ def test_stops_in_good_order_are_no_deaths(make_job: MakeJob) -> None:
 def test_a_note_that_moves_between_living_processes_is_no_death(make_job: MakeJob) -> None:
     job = make_job(commit={"interval": 0.2}, **SMALL)
     job.fill(pairs=3, keys=2, change_at=1000)
-    for _ in range(4):  # starts that led to nothing
-        worker = begin(job)
-        while not worker._tasks or worker._marks:
-            worker._guarded_step()
+    start_in_vain(job)
     job.broker.evict("drift", "app-0")
     workers = {name: begin(named(job, name), name) for name in ("pod-0", "pod-1")}
     for name in workers:
@@ -591,10 +585,7 @@ def test_a_note_that_moves_between_living_processes_is_no_death(make_job: MakeJo
 def test_partitions_that_go_together_leave_no_note_behind(make_job: MakeJob) -> None:
     job = make_job(commit={"interval": 0.2}, **SMALL)
     job.fill(pairs=3, keys=2, change_at=1000)
-    for _ in range(4):  # starts that led to nothing
-        worker = begin(job)
-        while not worker._tasks or worker._marks:
-            worker._guarded_step()
+    start_in_vain(job)
     worker = begin(job)
     while not is_noted(worker):
         worker._guarded_step()
@@ -612,6 +603,14 @@ def named(job: Any, name: str) -> Any:
     kafka = msgspec.structs.replace(job.config.bus.kafka, group_instance_id=name)
     job.config = msgspec.structs.replace(job.config, bus=msgspec.structs.replace(job.config.bus, kafka=kafka))
     return job
+
+
+def start_in_vain(job: Any) -> None:
+    """Starts that led to nothing, so many that records go one by one after them."""
+    for _ in range(4):
+        worker = begin(job)
+        while not worker._tasks or worker._marks:
+            worker._guarded_step()
 
 
 def is_noted(worker: Worker) -> bool:
