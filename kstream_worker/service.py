@@ -17,7 +17,8 @@ from kstream_worker.http import Status, StatusServer
 from kstream_worker.ports import Bus, Cluster
 from kstream_worker.state.checks import check_state_topic, largest_snapshot_bytes
 from kstream_worker.telemetry import logs
-from kstream_worker.telemetry.metrics import COUNTERS, PREFIX, Metrics
+from kstream_worker.telemetry.families import COUNTERS, PREFIX
+from kstream_worker.telemetry.metrics import Metrics
 from kstream_worker.worker.journal import FLOOR_BYTES_S
 from kstream_worker.worker.loop import Worker
 from kstream_worker.worker.patience import Patience

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from kstream_worker.telemetry.metrics import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, PROCESS_GAUGES, Description
+from kstream_worker.telemetry.families import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, PROCESS_GAUGES, Description
 
 _INTRODUCTION = """\
 # Metrics and health

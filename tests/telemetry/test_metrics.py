@@ -10,11 +10,12 @@ import pytest
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-import kstream_worker.telemetry.metrics as module
+import kstream_worker.telemetry.families as module
 from kstream_worker.measures import STAGES, Telemetry
 from kstream_worker.records import TopicPartition
+from kstream_worker.telemetry.families import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, PROCESS_GAUGES
 from kstream_worker.telemetry.histogram import ColumnHistogram
-from kstream_worker.telemetry.metrics import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, PROCESS_GAUGES, Metrics
+from kstream_worker.telemetry.metrics import Metrics
 
 FIRST = TopicPartition("readings", 0)
 SECOND = TopicPartition("readings", 1)
