@@ -24,7 +24,7 @@ from kstream_worker.models import olrsc_kernel
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.models.contract import Column, Estimates, Features, Shape
 from kstream_worker.models.lowrank.cluster import MOST
-from kstream_worker.models.olrsc_kernel import EXTRA, INTS, SUMS, Plan
+from kstream_worker.models.lowrank.layout import EXTRA, INTS, SUMS, Plan, make_scratch
 from kstream_worker.records import FloatMatrix, IntColumn
 
 KIND = "olrsc"
@@ -97,7 +97,7 @@ class OlrscModel(SlotBank):
         kept = 0 if subspaces == 1 else reservoir
         settings = Settings(rank, lambda2, forgetting, shrinkage, warmup, settle, subspaces or 0, kept)
         self._plan = _lay_out(dims, settings)
-        self._scratch = olrsc_kernel.make_scratch(self._plan)
+        self._scratch = make_scratch(self._plan)
         self._room = olrsc_kernel.make_room(self._plan)
         self._columns = _columns(self.names)
         shape = {"row": ROW, "names": list(self.names), "seed": seed, **settings._asdict()}

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kstream_worker.models import scaling
 from kstream_worker.models.lowrank.basis import accumulate, balance, gram, improve_basis
 from kstream_worker.models.lowrank.cluster import MOST, Space, cluster, make_space, nearest
-from kstream_worker.models.lowrank.code import MISSING, OUTSIDE, SEEN, TOLERANCE, Work, code, make_work
+from kstream_worker.models.lowrank.code import MISSING, OUTSIDE, SEEN, TOLERANCE, code
+from kstream_worker.models.lowrank.layout import (
+    ARMED,
+    CLUSTERS,
+    DRAWS,
+    EXPRESSED,
+    FILLED,
+    LENGTH,
+    NAMES,
+    PHASE,
+    RATIO,
+    SEQ,
+    SHARE,
+    SIZE,
+    SUBSPACE,
+    SUMS,
+    VARIANCE,
+    WARM,
+    WARMING,
+    WEIGHT,
+    Plan,
+    Scratch,
+)
 from kstream_worker.models.lowrank.linear import cholesky, solve_lower
 from kstream_worker.models.nystrom.features import dot
 from kstream_worker.numerics.jit import inline, jit
 from kstream_worker.numerics.math import log
 from kstream_worker.numerics.random import below, uniform
-
-# Columns of the int64 row; 0 is the key's random stream number.
-PHASE = 1
-SEQ = 2  # samples of this key so far
-WARM = 3  # samples of the warm-up held
-DRAWS = 4  # of the reservoir
-FILLED = 5  # samples in the reservoir
-CLUSTERS = 6  # sub-bases in the pool; 0 before the first
-SIZE = 7  # vectors of each
-NAMES = 8  # [MOST], their labels
-INTS = 8 + MOST
-
-WARMING = 0
-ARMED = 1
 
 # Roles of the key's random draws.
 BASIS = 0
@@ -43,78 +49,6 @@ CLIP = 100.0  # scaled entries are clipped to +-100: finite whatever comes, and 
 MIN_VALUES = 10  # a sensor with fewer values in its warm-up has no scale and is left out
 RECENT = 0.1  # weight of a sample in the recent corruption of a sensor
 USUAL = 0.005  # in its usual corruption
-
-# Offsets within the sums, all faded by gamma.
-WEIGHT = 0  # of 1: how many samples the model remembers
-EXPRESSED = 1  # of the squared length of the cleaned sample's projection on span D
-LENGTH = 2  # of the squared length of the cleaned sample
-SUMS = 3
-
-# Columns of the values behind the sensors' own.
-SUBSPACE = 0
-VARIANCE = 1
-SHARE = 2
-RATIO = 3
-EXTRA = 4
-
-
-class Plan(NamedTuple):
-    """Settings, and the layout of a float64 row (`at_*` are offsets).
-
-    While a key warms up its samples lie from `at_held` on, then the reservoir of cleaned ones.
-    """
-
-    dims: int  # p
-    rank: int  # d
-    warmup: int
-    settle: int
-    subspaces: int  # 0: as many as are found
-    reservoir: int  # cleaned samples kept; 0 where there is one subspace alone
-    period: int  # samples between two clusterings
-    lambda1: float
-    lambda2: float
-    gamma: float
-    shrinkage: float
-    at_center: int  # [p]
-    at_scale: int  # [p], 0: the sensor is left out
-    at_recent: int  # [p]
-    at_usual: int  # [p]
-    at_sums: int  # [SUMS]
-    at_basis: int  # [d * p]
-    at_a: int  # [d * d]
-    at_b: int  # [d * p]
-    at_m: int  # [d * p]
-    at_pool: int  # [2 * d * p], sub-bases
-    at_held: int  # [max(warmup, reservoir) * p]
-    floats: int  # length of a row
-
-
-class Scratch(NamedTuple):
-    """Work space of one bank; holds nothing between samples."""
-
-    work: Work
-    z: NDArray[np.float64]  # [p], scaled, 0 where missing
-    cleaned: NDArray[np.float64]  # [p], scaled
-    corruption: NDArray[np.float64]  # [p], scaled, NaN where missing
-    lower: NDArray[np.float64]  # [d * d], of D' D
-    projected: NDArray[np.float64]  # [d]
-    column: NDArray[np.float64]  # [max(p, warmup)]
-    held: NDArray[np.float64]  # [warmup * p]
-
-
-def make_scratch(plan: Plan) -> Scratch:
-    """Work space for a plan."""
-    p, d = plan.dims, plan.rank
-    return Scratch(
-        work=make_work(p, d),
-        z=np.zeros(p),
-        cleaned=np.zeros(p),
-        corruption=np.zeros(p),
-        lower=np.zeros(d * d),
-        projected=np.zeros(d),
-        column=np.zeros(max(p, plan.warmup)),
-        held=np.zeros(plan.warmup * p),
-    )
 
 
 @inline
