@@ -52,49 +52,19 @@ def bytes_by_part(dims: int, warmup: int, dependence: int, options: Options = DE
 
 def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple[Layout, dict[str, int]]:
     sizes = PROFILES[options.profile]
-    radius = 1 if dims > 1 else 0
-    fixed = dims + radius + (dims * (dims - 1) // 2 if 2 <= dims <= MAX_PRODUCT_DIMS else 0)
-    two_sided = fixed + dims
-    spike_count = dims if options.spikes else 0
-    hidden_count = len(hidden_scores(dims))
-    R_spikes = two_sided * TWO_SIDED + ONE_SIDED
-    R_hidden = R_spikes + spike_count * SPIKE_BETS
-    picks = 1 if hidden_count else 0
-    R_level, level_count = R_hidden + picks * ONE_SIDED, 0 if dependence == NO_DEPENDENCE else dims
-    bets = R_level + level_count * LEVEL_BETS
-    run_spikes = two_sided * TWO_SIDED_LOCATORS + ONE_SIDED_LOCATORS
-    run_hidden = run_spikes + spike_count
-    locators = run_hidden + picks * ONE_SIDED_LOCATORS
-    level = two_sided + 1 + spike_count + picks
-    columns = level + level_count
-    payoffs = fixed + 1 + picks
+    columns = _columns(dims, dependence, options)
     parts: dict[str, int] = {}
-    at = Cursor(8, parts)
+    at, bags = Cursor(8, parts), Cursor(2, parts)
     at.take(HEADER, "counters")
-    seasons = _seasons(at, dims, options)
-    preparation = _prepared(at, dims, dependence)
-    length, kept_room, origin, history, kept = _remembered(at, dims, sizes, options)
+    seasons, preparation = _seasons(at, dims, options), _prepared(at, dims, dependence)
+    remembered = _remembered(at, dims, sizes, options)
     union = at.here
-    packed = sizes.atoms * (sizes.atoms + 1) // 2
-    cov, inverse = at.take(packed, "learned score"), at.take_singles(packed, "learned score")
-    weights, duals = at.take(sizes.atoms, "learned score"), at.take_singles(sizes.atoms, "learned score")
-    atoms = at.take_singles(sizes.atoms * dims, "learned score")
-    h_scores = at.take_singles(sizes.learned, "learned bag")
-    tails = at.take_singles(TAIL_ENTRIES * spike_count, "tails")
-    squares, former = at.take_singles(2 * payoffs, "payoffs"), at.take_singles(2 * payoffs, "payoffs")
-    sums, factors = at.take_singles(2 * payoffs, "payoffs"), at.take_singles(FACTORS * payoffs, "payoffs")
-    short_means, long_means = at.take_singles(hidden_count, "candidates"), at.take_singles(hidden_count, "candidates")
-    R, values = at.take_singles(bets, "bets"), at.take(columns, "bets")
-    levels = at.take(LEVEL_HEADER + (LEVEL_TERMS * level_count + 1) // 2 if level_count else 0, "levels")
-    run_product, run_seq = at.take_singles(locators, "runs of bets"), at.take_singles(locators, "runs of bets")
-    run_time = at.take(locators, "runs of bets")
-    bags = Cursor(2, parts)
-    v_rows = dims + radius
-    v_bag, h_bag = bags.take(v_rows * sizes.bag, "bag"), bags.take(dims * sizes.learned, "learned bag")
-    t_ring, s_bag = bags.take(dims * sizes.learned, "reference ring"), bags.take(dims * sizes.slow, "bag of means")
-    bags.take(-bags.here % 4, "bag of means")  # the warm-up's samples may lie there, as float64
+    learned = _learned(at, dims, sizes)
+    bets = _bets(at, columns)
+    kept_as_ranks = _bags(bags, dims, sizes, columns["v_rows"])
     more = warmup * (dims + bool(options.periods)) - (at.here - union) - bags.here // 4
     at.take(max(0, more), "warm-up beyond the rest")
+    length = remembered["length"]
     steps = bags.take(length * dims, "history")
     season_history = bags.take(dims * SEASON_SLOTS if options.season_auto else 0, "seasons")
     rooted, times = BLOCK_SUM + dims, BLOCK_SUM + 2 * dims
@@ -103,72 +73,114 @@ def _lay_out(dims: int, warmup: int, dependence: int, options: Options) -> tuple
     layout = Layout(
         dims=dims,
         warmup=warmup,
-        fixed=fixed,
-        columns=columns,
-        bets=bets,
-        locators=locators,
         dependence=dependence,
         transform=TRANSFORMS[options.transform],
-        learned=two_sided,
-        spikes=two_sided + 1,
-        spike_count=spike_count,
-        hidden=two_sided + 1 + spike_count,
-        hidden_count=hidden_count,
-        level=level,
-        level_count=level_count,
-        payoffs=payoffs,
-        R_learned=two_sided * TWO_SIDED,
-        R_spikes=R_spikes,
-        R_hidden=R_hidden,
-        R_level=R_level,
-        run_learned=two_sided * TWO_SIDED_LOCATORS,
-        run_spikes=run_spikes,
-        run_hidden=run_hidden,
-        v_room=sizes.bag,
-        h_room=sizes.learned,
-        s_room=sizes.slow,
-        atom_room=sizes.atoms,
-        length=length,
-        kept_room=kept_room,
-        origin=origin,
-        history=history,
-        kept=kept,
         union=union,
-        cov=cov,
-        inverse=inverse,
-        weights=weights,
-        duals=duals,
-        atoms=atoms,
-        h_scores=h_scores,
-        tails=tails,
-        short_means=short_means,
-        long_means=long_means,
-        R=R,
-        levels=levels,
-        values=values,
-        fair_sums=sums,
-        fair_squares=squares,
-        fair_former=former,
-        fair_factors=factors,
-        run_product=run_product,
-        run_seq=run_seq,
-        run_time=run_time,
         floats=at.here,
-        v_bag=v_bag,
-        v_rows=v_rows,
-        h_bag=h_bag,
-        t_ring=t_ring,
-        s_bag=s_bag,
         steps=steps,
         season_history=season_history,
         shorts=bags.here,
         rooted=rooted,
         times=times,
         ints=times + length,
-        **preparation,
+        **columns,
         **seasons,
+        **preparation,
+        **remembered,
+        **learned,
+        **bets,
+        **kept_as_ranks,
     )
     return layout, parts
+
+
+def _columns(dims: int, dependence: int, options: Options) -> dict[str, int]:
+    """The columns, their bets and the runs of these, by field of the layout."""
+    radius = 1 if dims > 1 else 0
+    fixed = dims + radius + (dims * (dims - 1) // 2 if 2 <= dims <= MAX_PRODUCT_DIMS else 0)
+    two_sided = fixed + dims
+    spike_count = dims if options.spikes else 0
+    hidden_count = len(hidden_scores(dims))
+    picks = 1 if hidden_count else 0
+    level_count = 0 if dependence == NO_DEPENDENCE else dims
+    level = two_sided + 1 + spike_count + picks
+    R_spikes = two_sided * TWO_SIDED + ONE_SIDED
+    R_hidden = R_spikes + spike_count * SPIKE_BETS
+    R_level = R_hidden + picks * ONE_SIDED
+    run_spikes = two_sided * TWO_SIDED_LOCATORS + ONE_SIDED_LOCATORS
+    run_hidden = run_spikes + spike_count
+    return {
+        "fixed": fixed,
+        "learned": two_sided,
+        "spikes": two_sided + 1,
+        "spike_count": spike_count,
+        "hidden": two_sided + 1 + spike_count,
+        "hidden_count": hidden_count,
+        "level": level,
+        "level_count": level_count,
+        "columns": level + level_count,
+        "payoffs": fixed + 1 + picks,
+        "R_learned": two_sided * TWO_SIDED,
+        "R_spikes": R_spikes,
+        "R_hidden": R_hidden,
+        "R_level": R_level,
+        "bets": R_level + level_count * LEVEL_BETS,
+        "run_learned": two_sided * TWO_SIDED_LOCATORS,
+        "run_spikes": run_spikes,
+        "run_hidden": run_hidden,
+        "locators": run_hidden + picks * ONE_SIDED_LOCATORS,
+        "v_rows": dims + radius,
+    }
+
+
+def _learned(at: Cursor, dims: int, sizes: Sizes) -> dict[str, int]:
+    """The learned score, by field of the layout."""
+    packed = sizes.atoms * (sizes.atoms + 1) // 2
+    return {
+        "atom_room": sizes.atoms,
+        "cov": at.take(packed, "learned score"),
+        "inverse": at.take_singles(packed, "learned score"),
+        "weights": at.take(sizes.atoms, "learned score"),
+        "duals": at.take_singles(sizes.atoms, "learned score"),
+        "atoms": at.take_singles(sizes.atoms * dims, "learned score"),
+        "h_scores": at.take_singles(sizes.learned, "learned bag"),
+    }
+
+
+def _bets(at: Cursor, columns: dict[str, int]) -> dict[str, int]:
+    """Where what the bets need begins, and they and their runs, by field of the layout."""
+    payoffs, candidates, levels = columns["payoffs"], columns["hidden_count"], columns["level_count"]
+    locators = columns["locators"]
+    return {
+        "tails": at.take_singles(TAIL_ENTRIES * columns["spike_count"], "tails"),
+        "fair_squares": at.take_singles(2 * payoffs, "payoffs"),
+        "fair_former": at.take_singles(2 * payoffs, "payoffs"),
+        "fair_sums": at.take_singles(2 * payoffs, "payoffs"),
+        "fair_factors": at.take_singles(FACTORS * payoffs, "payoffs"),
+        "short_means": at.take_singles(candidates, "candidates"),
+        "long_means": at.take_singles(candidates, "candidates"),
+        "R": at.take_singles(columns["bets"], "bets"),
+        "values": at.take(columns["columns"], "bets"),
+        "levels": at.take(LEVEL_HEADER + (LEVEL_TERMS * levels + 1) // 2 if levels else 0, "levels"),
+        "run_product": at.take_singles(locators, "runs of bets"),
+        "run_seq": at.take_singles(locators, "runs of bets"),
+        "run_time": at.take(locators, "runs of bets"),
+    }
+
+
+def _bags(bags: Cursor, dims: int, sizes: Sizes, v_rows: int) -> dict[str, int]:
+    """Rooms of the bags and where they begin, by field of the layout."""
+    fields = {
+        "v_room": sizes.bag,
+        "h_room": sizes.learned,
+        "s_room": sizes.slow,
+        "v_bag": bags.take(v_rows * sizes.bag, "bag"),
+        "h_bag": bags.take(dims * sizes.learned, "learned bag"),
+        "t_ring": bags.take(dims * sizes.learned, "reference ring"),
+        "s_bag": bags.take(dims * sizes.slow, "bag of means"),
+    }
+    bags.take(-bags.here % 4, "bag of means")  # the warm-up's samples may lie there, as float64
+    return fields
 
 
 def _seasons(at: Cursor, dims: int, options: Options) -> dict[str, int]:
@@ -211,14 +223,19 @@ def _prepared(at: Cursor, dims: int, dependence: int) -> dict[str, int]:
     }
 
 
-def _remembered(at: Cursor, dims: int, sizes: Sizes, options: Options) -> tuple[int, int, int, int, int]:
-    """Length of the history, room of the older samples; where origin, history and these begin."""
+def _remembered(at: Cursor, dims: int, sizes: Sizes, options: Options) -> dict[str, int]:
+    """Length of the history and room of the older samples, and where these begin, by field of the layout."""
     if not options.explained:
-        return 0, 0, at.here, at.here, at.here
+        return {"length": 0, "kept_room": 0, "origin": at.here, "history": at.here, "kept": at.here}
     length = sizes.history if dims <= 4 else max(sizes.history // 2, SHORTEST_HISTORY)
     kept = sizes.kept if dims <= 4 else sizes.kept - 8
-    origin, history = at.take(dims, "history"), at.take_singles(length * dims, "history")
-    return length, kept, origin, history, at.take_singles(kept * dims, "history")
+    return {
+        "length": length,
+        "kept_room": kept,
+        "origin": at.take(dims, "history"),
+        "history": at.take_singles(length * dims, "history"),
+        "kept": at.take_singles(kept * dims, "history"),
+    }
 
 
 def column_weights(layout: Layout) -> NDArray[np.float64]:
