@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml requirements.lock | cksum | cut -d' ' -f1)
 
-.PHONY: install demo demo-kafka test check format lock bench bench-arl bench-dependence bench-explain bench-steps bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore bench-cme reproduce-000 reproduce-001 reproduce-002 reproduce-003 reproduce-004 job-kafka chaos-sim chaos chaos-bounce clean
+.PHONY: install demo demo-kafka test check format lock bench bench-arl bench-dependence bench-explain bench-steps bench-reference bench-scores bench-hidden bench-footprint bench-speed-ranks bench-detection bench-throughput bench-compare bench-keys bench-restore bench-cme bench-intervals reproduce-000 reproduce-001 reproduce-002 reproduce-003 reproduce-004 job-kafka chaos-sim chaos chaos-bounce clean
 
 install: $(STAMP)
 
@@ -70,6 +70,10 @@ bench-detection: install
 # Or a part of it: CME="changes --quick".
 bench-cme: install
 	$(BIN)/python -m benchmarks.cme $(CME)
+
+# Prediction intervals of cme, where nothing changes and where the law does.
+bench-intervals: install
+	$(BIN)/python -m benchmarks.intervals
 
 bench-hidden: install
 	$(BIN)/python -m benchmarks.hidden

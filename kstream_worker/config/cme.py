@@ -30,3 +30,12 @@ class CmeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             le=1,
         ),
     ] = 0.998
+    coverage: Annotated[
+        float,
+        doc(
+            "Share of records whose y lies between `lower` and `upper` in the long run, for each value of y; half of "
+            "the rest lies beyond either.",
+            ge=0.5,
+            le=0.999,
+        ),
+    ] = 0.9

@@ -33,7 +33,8 @@ class Estimates:
     """What a model answers for n samples, all made *before* the sample updates the model.
 
     Attributes:
-        values: float64[n, m], one column for each of `Model.columns`; NaN where not known.
+        values: float64[n, m], one column for each of `Model.columns`; NaN where not known, infinite for a limit
+            that there is none of: both are published as null.
         scores: float64[n, w], one column for each of `Model.watched`; a row is all finite, or all NaN where the model
             has no judgement of that sample (it warms up, or lacks a predecessor).
     """

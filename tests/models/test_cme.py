@@ -17,10 +17,16 @@ def pairs(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return 1e3 * x + 5e4, np.column_stack((1e-3 * y1, 7.0 + 2.0 * noise[:, 1]))
 
 
+def without_limits(values: np.ndarray, y_dims: int) -> np.ndarray:
+    """All that is said but lower and upper limits, which may be infinite."""
+    return np.delete(values, np.s_[2 * y_dims : 4 * y_dims], axis=1)
+
+
 def test_mean_and_spread_follow_the_input() -> None:
     model = OnlineCME(1, 2, forgetting=1.0)
     answers = model.update(*pairs(3000))
-    assert model.columns == ("mean.y0", "mean.y1", "sd.y0", "sd.y1", "innovation", "atoms", "norm")
+    sides = [f"{what}.y{j}" for what in ("mean", "sd", "lower", "upper", "covered") for j in range(2)]
+    assert model.columns == (*sides, "innovation", "atoms", "norm")
     assert np.isnan(answers.values[:200]).all()
     assert np.isfinite(answers.values[200:]).all()
     x = np.array([-1.5, -0.8, 0.8, 1.5])
@@ -107,7 +113,7 @@ def test_long_runs_on_a_nearly_singular_dictionary_stay_finite() -> None:
         y = np.where(rng.random((4000, 1)) < 0.01, 1e6 * rng.normal(size=(4000, 1)), np.sin(x))
         answers = model.update(x, y)
         known = slice(600 if part == 0 else 0, None)
-        assert np.isfinite(answers.values[known]).all()
+        assert np.isfinite(without_limits(answers.values[known], 1)).all()
         assert np.isfinite(answers.scores[known]).all()
     assert answers.values[:, -1].max() < 100.0
     op, rows = model._model._op, model._model.slots
@@ -126,7 +132,8 @@ def test_constant_samples_and_extremes_are_survived() -> None:
     assert answers.values[-1, :2] == pytest.approx([1.0, 1.0])
     wild = same * [[1e300, -1e300]]
     answers = model.update(wild, -wild)
-    assert np.isfinite(answers.values).all()
+    assert np.isfinite(without_limits(answers.values, 2)).all()
+    assert not np.isnan(answers.values).any()
     assert np.isfinite(answers.scores).all()
 
 
@@ -139,7 +146,8 @@ def test_what_comes_back_after_a_long_silence_is_survived_at_the_least_forgettin
     for _ in range(3):
         z = np.concatenate((rng.normal(size=(1000, 2)), np.full((3000, 2), 0.5), rng.standard_cauchy(size=(500, 2))))
         answers = model.update(z[:-1], z[1:])
-        assert np.isfinite(answers.values[200:]).all()
+        assert np.isfinite(without_limits(answers.values[200:], 2)).all()
+        assert not np.isnan(answers.values[200:]).any()
         assert np.isfinite(answers.scores[200:]).all()
 
 
@@ -153,6 +161,7 @@ def test_the_kind_builds_and_refuses() -> None:
         ({"atoms": 4}, "atoms is 4"),
         ({"warmup": 5}, "warmup is 5"),
         ({"forgetting": 0.0}, "forgetting is 0"),
+        ({"coverage": 1.0}, r"coverage is 1\.0; it must be from 0\.5 to 0\.999"),
         ({"forgetting": 0.9}, r"forgetting is 0\.9; with 48 atoms it must be at least 0\.9764"),
         ({"atoms": 400, "forgetting": 0.99}, "with 400 atoms"),
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kstream_worker.models import scaling
-from kstream_worker.models.cme import judge
+from kstream_worker.models.cme import intervals, judge
 from kstream_worker.models.cme.kernel import ARMED, PHASE, Plan
 from kstream_worker.numerics.jit import jit
 
@@ -35,6 +35,7 @@ def arm(plan: Plan, row: np.ndarray, whole: np.ndarray, x_dims: int, y_dims: int
     row[plan.at_gains + 1] = _fix_side(y, row[plan.at_y_scale :], plan.y_width, base)
     row[plan.at_misfit : plan.at_misfit + y_dims] = 1.0
     _start_judging(row[plan.at_judge : plan.at_judge + judge.state_size(x_dims, y_dims)], x_dims, y_dims)
+    _start_intervals(row[plan.at_intervals :], y_dims, plan.tail)
     whole[PHASE] = ARMED
     return x, y
 
@@ -42,6 +43,11 @@ def arm(plan: Plan, row: np.ndarray, whole: np.ndarray, x_dims: int, y_dims: int
 @jit
 def _start_judging(held: np.ndarray, x_dims: int, y_dims: int) -> None:
     judge.start(held, x_dims, y_dims)
+
+
+@jit
+def _start_intervals(held: np.ndarray, dims: int, tail: float) -> None:
+    intervals.start(held, dims, tail)
 
 
 @jit

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.models import nystrom, scaling
-from kstream_worker.models.cme import judge, operator
+from kstream_worker.models.cme import intervals, judge, operator
 from kstream_worker.models.cme.layout import ATOMS, OPERATOR_INTS, STEPS, Operator, Work
 from kstream_worker.numerics.jit import inline, jit
 
@@ -22,6 +22,7 @@ WARMING = 0
 ARMED = 1
 
 MISFIT_MEMORY = 20.0  # pairs that `drivers` looks back on
+Y_COLUMNS = 5  # of each value of y: mean, sd, lower, upper, covered
 FIXED_COLUMNS = 3  # innovation, atoms, norm
 
 
@@ -36,12 +37,14 @@ class Plan(NamedTuple):
     epsilon: float  # bound of the residual's norm
     x_width: float  # of the kernel, in median distances of the scaled warm-up
     y_width: float
+    tail: float  # stated share of y beyond one side of its interval
     at_x_scale: int  # [2 x_dims]: medians, scales
     at_y_scale: int  # [2 y_dims]
     at_gains: int  # [2], -1 / (2 width^2) of x and y
     at_base: int  # [2 y_dims], means and variances of y over the warm-up, scaled
     at_misfit: int  # [y_dims], recent squares of standardised errors
     at_judge: int  # [judge.state_size]
+    at_intervals: int  # [intervals.PER_VALUE * y_dims]
     at_warm: int
     floats: int  # length of a row
 
@@ -74,9 +77,11 @@ def _answer(plan: Plan, op: Operator, row: np.ndarray, m: int, innovation: float
         mean, variance = _moments(plan, op, row, w, j)
         values[j] = row[plan.at_y_scale + j] + row[plan.at_y_scale + dy + j] * mean
         values[dy + j] = row[plan.at_y_scale + dy + j] * np.sqrt(variance)
-    values[2 * dy] = innovation
-    values[2 * dy + 1] = m
-    values[2 * dy + 2] = operator.hs_norm(op, m, operator.matrix(op, row))
+    intervals.tell(row[plan.at_intervals :], dy, values)
+    at = Y_COLUMNS * dy
+    values[at] = innovation
+    values[at + 1] = m
+    values[at + 2] = operator.hs_norm(op, m, operator.matrix(op, row))
 
 
 @inline
@@ -159,7 +164,7 @@ def walk(
         y: float64[n, y_dims].
         s: work space.
         w: work space.
-        values: float64[n, 2 y_dims + FIXED_COLUMNS], NaN on entry; result.
+        values: float64[n, Y_COLUMNS y_dims + FIXED_COLUMNS], NaN on entry; result.
         scores: float64[n, SCORES], NaN on entry; result.
 
     Returns:
@@ -180,8 +185,10 @@ def walk(
         gains = row[plan.at_gains : plan.at_gains + 2]
         rest_x, rest_y, missed = operator.observe(op, row, m, gains[0], gains[1], s.zx, s.zy, w)
         _answer(plan, op, row, m, rest_y + missed, w, values[t])
+        judged = state[STEPS] - plan.warmup
+        intervals.learn(row[plan.at_intervals :], op.y_dims, plan.tail, judged, y[t], values[t])
         _note_errors(plan, op, row, s, w)
-        _judge(plan, op, row, m, state[STEPS] - plan.warmup, rest_x, rest_y + missed, s, w, scores[t])
+        _judge(plan, op, row, m, judged, rest_x, rest_y + missed, s, w, scores[t])
         operator.absorb(op, row, state, plan.epsilon, s.zx, s.zy, rest_x, rest_y, missed, w)
     return len(slots)
 
@@ -210,7 +217,8 @@ def evaluate(
         y: float64[k, y_dims].
         s: work space.
         w: work space.
-        moments: float64[n, 2 y_dims], means, then standard deviations; NaN on entry, which stays while warming up.
+        moments: float64[n, 4 y_dims], means, standard deviations, lower and upper limits; NaN on entry, which stays
+            while warming up.
         embedding: float64[n, k], (U phi(x_i))(y_j); alike.
     """
     if whole[PHASE] == WARMING:
@@ -225,6 +233,7 @@ def evaluate(
             mean, variance = _moments(plan, op, row, w, j)
             moments[i, j] = row[plan.at_y_scale + j] + row[plan.at_y_scale + dy + j] * mean
             moments[i, dy + j] = row[plan.at_y_scale + dy + j] * np.sqrt(variance)
+        intervals.tell(row[plan.at_intervals :], dy, moments[i])
         for j in range(y.shape[0]):
             scaling.scale_sample(y[j], row[plan.at_y_scale :], row[plan.at_y_scale + dy :], dy, s.zy)
             operator.project_y(op, row, m, row[plan.at_gains + 1], s.zy, w)
