@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import reference_vectors as vectors
 
-from kstream_worker.models.cme import judge, kernel, operator, worth
+from kstream_worker.models.cme import intervals, judge, kernel, operator, worth
 from kstream_worker.models.cme.layout import ATOMS, RLS, SGD, Operator, Work, lay_out, make_work
 from kstream_worker.models.cme.triangle import append_row, delete_row, row_start, solve_lower
 from kstream_worker.numerics.jit import jit
@@ -36,10 +36,11 @@ class Run:
     """One operator in the bank's walk over given pairs, nothing scaled, and what a dense computation needs of it."""
 
     def __init__(self, x_dims: int, y_dims: int, sigma: tuple[float, float], epsilon: float, room: int, **settings):
-        at = np.cumsum([0, 2 * x_dims, 2 * y_dims, 2, 2 * y_dims, y_dims, judge.state_size(x_dims, y_dims)]).tolist()
+        judged, limits = judge.state_size(x_dims, y_dims), intervals.PER_VALUE * y_dims
+        at = np.cumsum([0, 2 * x_dims, 2 * y_dims, 2, 2 * y_dims, y_dims, judged, limits]).tolist()
         extra = 2 * y_dims + judge.SCORES * judge.PER_SCORE
-        self.op = lay_out(at[6], x_dims, y_dims, room, extra=extra, **settings)
-        self.sigma, self.plan = sigma, kernel.Plan(20, 10**9, epsilon, 1.0, 1.0, *at, self.op.end)
+        self.op = lay_out(at[7], x_dims, y_dims, room, extra=extra, **settings)
+        self.sigma, self.plan = sigma, kernel.Plan(20, 10**9, epsilon, 1.0, 1.0, 0.05, *at, self.op.end)
         self.floats, self.ints = np.zeros((1, self.op.end)), np.zeros((1, kernel.INTS), dtype=np.int64)
         self.row, self.state = self.floats[0], self.ints[0, kernel.OPERATOR :]
         self.row[x_dims : 2 * x_dims] = 1.0
@@ -51,13 +52,14 @@ class Run:
     def feed(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Atoms in use, innovation, HS norm, each before the pair."""
         n, dy = len(x), self.op.y_dims
-        values, scores = np.full((n, 2 * dy + kernel.FIXED_COLUMNS), np.nan), np.full((n, judge.SCORES), np.nan)
+        first = kernel.Y_COLUMNS * dy
+        values, scores = np.full((n, first + kernel.FIXED_COLUMNS), np.nan), np.full((n, judge.SCORES), np.nan)
         slots = np.zeros(n, dtype=np.int64)
         end = kernel.walk(
             0, self.plan, self.op, self.floats, self.ints, slots, x, y, self.scratch, self.work, values, scores
         )
         assert end == n
-        return values[:, [2 * dy + 1, 2 * dy, 2 * dy + 2]]
+        return values[:, [first + 1, first, first + 2]]
 
     @property
     def m(self) -> int:
