@@ -333,8 +333,11 @@ def test_corrupted_state_is_quarantined_once_and_does_not_loop(make_job: MakeJob
 # -- flink-connector-kafka PR#238: lingering transactions freeze read_committed readers --
 
 
-def test_a_restore_waits_for_what_a_lingering_transaction_hides(make_job: MakeJob) -> None:
+@pytest.mark.parametrize("longest_s", [30.0, 200.0])
+def test_a_restore_waits_for_what_a_lingering_transaction_hides(make_job: MakeJob, longest_s: float) -> None:
+    """By default, and where `transaction_timeout_ms` is set longer: who gives up sooner takes the whole group along."""
     job = make_job(**SMALL)
+    job.broker._transaction_timeout_s = longest_s
     job.run(job.worker(), steps=20)
     worker = begin(job)
     work(worker, is_open(job, worker))
