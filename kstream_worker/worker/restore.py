@@ -227,9 +227,9 @@ class Restore:
             f"{self._state_of(tp)} at {part.position} of {part.end}" for tp, part in self.parts.items() if not part.done
         ]
         raise Fatal(
-            f"the state cannot be read to its end: {', '.join(stuck)} for {self._stall_s:.0f} s. Most likely a transaction "
-            "of another producer is still open there: find it with `kafka-transactions.sh find-hanging` and abort it, "
-            "then start again."
+            f"the state cannot be read to its end: {', '.join(stuck)} for {self._stall_s:.0f} s. Most likely a "
+            "transaction of another producer is still open there: find it with `kafka-transactions.sh find-hanging` "
+            "and abort it, then start again."
         )
 
     def _assign(self) -> None:
