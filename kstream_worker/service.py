@@ -63,7 +63,9 @@ def _check_topics(config: Config, cluster: Cluster) -> list[str]:
     )
     for warning in found.warnings:
         log.warning(warning)
-    _warn_of_clocks(config, cluster.topic_config(topic) if cluster.partition_count(topic) else {})
+    settings = cluster.topic_config(topic) if cluster.partition_count(topic) else {}
+    _warn_of_clocks(config, settings)
+    _warn_of_compaction(config, settings)
     known = [state] if cluster.partition_count(state) else []
     rights = cluster.check_rights(inputs=[topic, *known], outputs=[*app.output_topics(config), *known])
     return [*rights, *found.problems]
@@ -78,6 +80,17 @@ def _warn_of_clocks(config: Config, settings: Mapping[str, str]) -> None:
             "producers stamp the input's records, with any time: one device with a fast clock can expire all other "
             "keys of its partition. Set message.timestamp.type=LogAppendTime or a lower "
             "message.timestamp.after.max.ms on the topic, or state.ttl to 0",
+            topic=config.input.topic,
+        )
+
+
+def _warn_of_compaction(config: Config, settings: Mapping[str, str]) -> None:
+    """What a killed process read is read again, as it was: compaction leaves the newest record of each key alone."""
+    if "compact" in settings.get("cleanup.policy", ""):
+        log.warning(
+            "the input is compacted: records that must be read again after a crash may be gone, and models then lack "
+            "them without a word; so may records that were not read yet. Set cleanup.policy=delete on the topic, or a "
+            "min.compaction.lag.ms longer than the worker is ever down",
             topic=config.input.topic,
         )
 
