@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from kstream_worker.bus.fake import CommitFault, FakeBroker, Faults, SimulatedCrash
@@ -328,6 +329,32 @@ def test_corrupted_state_is_quarantined_once_and_does_not_loop(make_job: MakeJob
     job.run(job.worker())
     seqs = {estimate["key"]: estimate["seq"] for estimate in job.estimates()}
     assert seqs == {"pump-0": 1, "pump-1": 31, "pump-2": 31, "pump-3": 31}
+
+
+def test_alarms_in_a_replay_do_not_stop_the_input(make_job: MakeJob) -> None:
+    """Nothing of a replay is committed: what is to be written of it must not wait for room in a commit."""
+    job = make_job(**SMALL, commit={"max_bytes": "80KiB"}, output={"max_dead_letter_bytes": "64KiB"})
+    alarmed = [state_key(b"pump-%d" % k) for k in range(4)]
+    fill_with_shifts(job, pairs=120, change_at=60, quiet=2)
+    worker = begin(job)
+    work(worker, job.done)  # then killed; the quiet keys are read again from their first record on
+    for partition, key in enumerate(alarmed):
+        job.broker.append(STATE, partition % 2, key, b"damaged")
+    fill_with_shifts(job, pairs=10, change_at=0, quiet=2)
+    worker = begin(job)
+    work(worker, job.done)
+    assert sum(len(task.ledger.keys) for task in worker._tasks.values()) == 6
+    finish(worker)
+
+
+def fill_with_shifts(job: Any, pairs: int, change_at: int, quiet: int) -> None:
+    """Pairs of six keys, of which all but the last few change."""
+    rng = np.random.default_rng(3)
+    for t in range(pairs):
+        for k in range(6):
+            y = rng.standard_normal(2) + (6.0 if t >= change_at and k < 6 - quiet else 0.0)
+            value = {"ts": START_MS + 1000 * t, "x": rng.standard_normal(2).tolist(), "y": y.tolist()}
+            job.append(k, json.dumps(value).encode(), START_MS + 1000 * t)
 
 
 # -- flink-connector-kafka PR#238: lingering transactions freeze read_committed readers --
