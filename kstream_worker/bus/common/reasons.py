@@ -25,7 +25,7 @@ TRANSACTIONAL_RIGHT = "the right WRITE on the transactional id is missing"
 SOME_RIGHT = "a right is missing"
 REFUSED_RECORD = (
     "the topic does not take the record's time (or, compacted, its null key); set message.timestamp.type to "
-    "LogAppendTime and cleanup.policy to delete on the output topics"
+    "LogAppendTime on the output topics and the state topic, and cleanup.policy to delete on the output topics"
 )
 OTHER_GROUP = "the consumer group has members of another application; choose a group of its own"
 OLD_BROKER = "the broker is too old for transactions with consumer groups; Kafka 2.5 or newer is needed"
