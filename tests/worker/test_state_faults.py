@@ -360,6 +360,34 @@ def fill_with_shifts(job: Any, pairs: int, change_at: int, quiet: int) -> None:
 # -- flink-connector-kafka PR#238: lingering transactions freeze read_committed readers --
 
 
+def test_a_lingering_transaction_on_the_input_is_told_once(
+    make_job: MakeJob, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is no lag: readers have read all that they may."""
+    job = make_job(**SMALL)
+    job.broker._transaction_timeout_s = 3600.0
+    job.fill(pairs=10)
+    worker = begin(job)
+    work(worker, job.done)
+    lingering = job.broker.transaction()
+    lingering.append("readings", 0, b"pump-0", b"{}")
+    job.fill(pairs=10, seed=4)
+    told = "stays open on the input"
+
+    def turn(seconds: int) -> int:
+        for _ in range(seconds):
+            job.broker.clock.sleep(1.0)
+            worker._guarded_step()
+        return capsys.readouterr().out.count(told)
+
+    assert turn(50) == 0
+    assert turn(400) == 1
+    lingering.commit()
+    assert turn(400) == 0
+    assert job.done()
+    finish(worker)
+
+
 @pytest.mark.parametrize("longest_s", [30.0, 200.0])
 def test_a_restore_waits_for_what_a_lingering_transaction_hides(make_job: MakeJob, longest_s: float) -> None:
     """By default, and where `transaction_timeout_ms` is set longer: who gives up sooner takes the whole group along."""
