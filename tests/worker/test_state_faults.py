@@ -415,12 +415,10 @@ def test_a_restore_waits_for_what_a_lingering_transaction_hides(make_job: MakeJo
 
 def test_a_transaction_that_never_ends_is_named_with_the_remedy(make_job: MakeJob) -> None:
     job = make_job(**SMALL)
-    job.broker = FakeBroker(transaction_timeout_s=1e9)
-    for topic in ("readings", "drift-estimates", "drift-alarms", "drift-dead-letters", STATE):
-        job.broker.create_topic(topic, partitions=2)
     job.fill(pairs=30, keys=2, change_at=1000)
     job.broker.transaction().append(STATE, 0, state_key(b"pump-0"), b"never")
     worker = begin(job)
+    job.broker._transaction_timeout_s = 1e9  # that producer's; the worker's own is as it was
     with pytest.raises(Fatal, match=r"drift-state\[0\] at 0 of 1.*find-hanging"):
         work(worker, lambda: False)
 
