@@ -223,6 +223,7 @@ class Bus:
     Attributes:
         group: for tools; a worker has no use for it.
         notes: what the user must know about the guarantee of these inputs and outputs; to be logged at the start.
+        transaction_timeout_s: after so long the bus ends by itself what a dead worker left open.
     """
 
     source: Callable[[], Source]
@@ -231,6 +232,12 @@ class Bus:
     reader: Callable[[], Reader]
     group: Callable[[], Group]
     notes: tuple[str, ...] = ()
+    transaction_timeout_s: float = 30.0
+
+    @property
+    def stall_s(self) -> float:
+        """Twice that and ten seconds: who reads no further for longer waits for more than a dead worker."""
+        return 2.0 * (self.transaction_timeout_s + 10.0)
 
 
 class Decoder(Protocol):

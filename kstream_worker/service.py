@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 
 import structlog
@@ -29,12 +29,13 @@ _RESTORE_BYTES_S = 100e6  # rough: a client's reading, decoding and copying on o
 _CONNECT_S = 60.0  # how long a bus may be away when the process starts
 
 
-def check(config: Config, bus: Bus | None = None) -> list[str]:
+def check(config: Config, bus: Bus | None = None, warn: Callable[[str], None] | None = None) -> list[str]:
     """What is wrong with the configuration, the topics and the rights; empty when a worker could run.
 
     Args:
         config: what to check.
         bus: its adapters, where they are built already.
+        warn: told what is not wrong, but should be known; the log by default.
 
     Raises:
         Retry: the bus does not answer.
@@ -47,13 +48,15 @@ def check(config: Config, bus: Bus | None = None) -> list[str]:
             problems.append(str(error))
             break
     try:
-        problems += app.with_cluster(bus or app.build_bus(config), lambda cluster: _check_topics(config, cluster))
+        problems += app.with_cluster(
+            bus or app.build_bus(config), lambda cluster: _check_topics(config, cluster, warn or log.warning)
+        )
     except ConfigError as error:
         problems.append(str(error))
     return problems
 
 
-def _check_topics(config: Config, cluster: Cluster) -> list[str]:
+def _check_topics(config: Config, cluster: Cluster, warn: Callable[[str], None]) -> list[str]:
     topic, state = config.input.topic, config.state.topic
     found = check_state_topic(
         cluster,
@@ -61,24 +64,33 @@ def _check_topics(config: Config, cluster: Cluster) -> list[str]:
         state_topic=state,
         largest_snapshot_bytes=largest_snapshot_bytes(app.build_bank(config).bytes_per_key),
     )
-    for warning in found.warnings:
-        log.warning(warning)
-    _warn_of_clocks(config, cluster.topic_config(topic) if cluster.partition_count(topic) else {})
+    settings = cluster.topic_config(topic) if cluster.partition_count(topic) else {}
+    for warning in (*found.warnings, *_clocks(config, settings), *_compaction(config, settings)):
+        warn(warning)
     known = [state] if cluster.partition_count(state) else []
     rights = cluster.check_rights(inputs=[topic, *known], outputs=[*app.output_topics(config), *known])
     return [*rights, *found.problems]
 
 
-def _warn_of_clocks(config: Config, settings: Mapping[str, str]) -> None:
+def _clocks(config: Config, settings: Mapping[str, str]) -> Iterator[str]:
     """A device that stamps its records from a wrong clock would advance the clock of all."""
     allowed_ms = float(settings.get("message.timestamp.after.max.ms", "inf"))
     broker_stamps = settings.get("message.timestamp.type") == "LogAppendTime"
     if settings and config.state.ttl and not broker_stamps and allowed_ms > 1000 * config.state.max_future_skew:
-        log.warning(
-            "producers stamp the input's records, with any time: one device with a fast clock can expire all other "
-            "keys of its partition. Set message.timestamp.type=LogAppendTime or a lower "
-            "message.timestamp.after.max.ms on the topic, or state.ttl to 0",
-            topic=config.input.topic,
+        yield (
+            f"input topic '{config.input.topic}': producers stamp its records, with any time: one device with a fast "
+            "clock can expire all other keys of its partition. Set message.timestamp.type=LogAppendTime or a lower "
+            "message.timestamp.after.max.ms on the topic, or state.ttl to 0"
+        )
+
+
+def _compaction(config: Config, settings: Mapping[str, str]) -> Iterator[str]:
+    """What a killed process read is read again, as it was: compaction leaves the newest record of each key alone."""
+    if "compact" in settings.get("cleanup.policy", ""):
+        yield (
+            f"input topic '{config.input.topic}' is compacted: records that must be read again after a crash may be "
+            "gone, and models then lack them without a word; so may records that were not read yet. Set "
+            "cleanup.policy=delete, or a min.compaction.lag.ms longer than the worker is ever down"
         )
 
 

@@ -35,7 +35,10 @@ def run(args: argparse.Namespace) -> int:
 
     from kstream_worker import service
 
-    problems = _offline(config) if args.offline else service.check(config)
+    def warn(text: str) -> None:
+        print(f"- warning: {args.scrub(text)}", file=sys.stderr)
+
+    problems = _offline(config) if args.offline else service.check(config, warn=warn)
     return _report([args.scrub(problem) for problem in problems])
 
 

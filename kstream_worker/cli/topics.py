@@ -70,6 +70,7 @@ def _state_settings(config: Config) -> dict[str, str]:
     largest = largest_snapshot_bytes(app.build_bank(config).bytes_per_key)
     return {
         "cleanup.policy": "compact",
+        "message.timestamp.type": "LogAppendTime",  # else a host whose clock is fast could not write state
         "segment.bytes": str(64 * 2**20),
         "segment.ms": str(3_600_000),
         "min.cleanable.dirty.ratio": "0.3",

@@ -12,7 +12,6 @@ from kstream_worker.state_tools.place import Place
 Report = Callable[[TopicPartition, int, int], None]  # partition, offsets read, offsets to be read
 
 _SLICE_S = 0.2
-_STALL_S = 80.0  # longer than a dead worker's transaction stays open
 
 
 class PartitionReader:
@@ -48,7 +47,7 @@ class PartitionReader:
             before, position = position, reader.position(partition)
             if position > before:
                 moved_s = place.clock()
-            elif place.clock() - moved_s > _STALL_S:
+            elif place.clock() - moved_s > place.bus.stall_s:
                 raise Fatal(
                     f"{partition} cannot be read beyond offset {position} of {end}: most likely a transaction is still "
                     "open there. Find it with `kafka-transactions.sh find-hanging` and abort it."

@@ -94,8 +94,8 @@ class Journal:
         return self._overdue
 
     def changed_bytes(self) -> int:
-        """Bytes of the snapshots that the next commit must contain, at most."""
-        return sum(len(task.changed) * task.bytes_per_key for task in self._tasks.values())
+        """Bytes of the snapshots that the next commit must contain, at most: none of a replay, which has no commit."""
+        return sum(len(task.changed) * task.bytes_per_key for task in self._tasks.values() if _is_open(task))
 
     def collect(self, progress: Mapping[TopicPartition, Progress], token: str) -> tuple[list[Messages], list[Task]]:
         """The state part of a commit of these positions; the tasks that have something in flight from now on."""

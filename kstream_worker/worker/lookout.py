@@ -13,6 +13,7 @@ from kstream_worker.records import End, TopicPartition
 from kstream_worker.worker.board import Board
 from kstream_worker.worker.committer import Committer
 from kstream_worker.worker.footing import FootingWatch
+from kstream_worker.worker.hidden import HiddenRecords
 from kstream_worker.worker.opener import Opened
 from kstream_worker.worker.patience import Patience
 from kstream_worker.worker.task import Task
@@ -54,6 +55,7 @@ class Lookout:
         self._committer = committer
         self._watchdog = watchdog
         self._footings = footings
+        self._hidden = HiddenRecords(cluster)
         self._telemetry = telemetry
         self._board = board
         self._fleet_keys = fleet_keys
@@ -155,17 +157,22 @@ class Lookout:
             # Without anything to commit, nobody else would notice that the bus is away.
             self._silence.failed(str(error))
             log.warning("the bus does not answer", why=str(error))
+        read: dict[TopicPartition, int] = {}  # up to the last stable offset
         for tp, task in tasks.items():
             # The source stands ahead of, or elsewhere than, what is processed of the unread.
             position = task.ledger.reached if tp in unread else source.position(tp)
             self._pass_markers(task, position)
             lag = max(ends[tp] - position, 0) if tp in ends and position is not None else None
             self._telemetry.lag(tp, lag)
+            if lag == 0:
+                read[tp] = ends[tp]
             if idle:
                 lag = None
             if position is not None:
                 self._board.progress(tp, position, lag)
                 self._watchdog.progress(tp, position, lag, self._clock())
+        if ends:
+            self._hidden.look(read, self._clock())
 
     def _pass_markers(self, task: Task, position: int | None) -> None:
         """Only markers and aborted records: retention of them must not look like a loss at the next start."""

@@ -186,7 +186,7 @@ class Opener:
     ) -> Restore:
         reader = self._bus.reader()
         try:
-            return Restore(reader, self._policy.topic, tasks, starts, ends, self._clock, self._tell)
+            return Restore(reader, self._policy.topic, tasks, starts, ends, self._clock, self._tell, self._bus.stall_s)
         except BaseException:
             reader.close()
             raise

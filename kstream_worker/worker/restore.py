@@ -16,9 +16,6 @@ from kstream_worker.worker.task import Task
 
 log = structlog.get_logger(__name__)
 
-# Twice a transaction's time-out and ten seconds: longer, no transaction of a dead worker stays open.
-_STALL_S = 80.0
-
 _LOG_EVERY_S = 5.0
 
 # Of damaged records that are kept as dead letters; of more, only the keys.
@@ -139,6 +136,7 @@ class Restore:
             below.
         clock: monotonic seconds.
         tell: told (partition, done, total), in offsets of the state topic.
+        stall_s: how long the reading may stand still.
     """
 
     def __init__(
@@ -150,11 +148,13 @@ class Restore:
         ends: Mapping[TopicPartition, int],
         clock: Callable[[], float],
         tell: Progressed,
+        stall_s: float,
     ) -> None:
         self._reader = reader
         self._topic = topic
         self._clock = clock
         self._tell = tell
+        self._stall_s = stall_s
         self._began_s = self._moved_s = clock()
         self._log_at_s = self._began_s + _LOG_EVERY_S
         self.parts: dict[TopicPartition, Restored] = {}
@@ -212,7 +212,7 @@ class Restore:
         now = self._clock()
         if moved:
             self._moved_s = now
-        elif now - self._moved_s > _STALL_S:
+        elif now - self._moved_s > self._stall_s:
             self._complain()
 
     def _log(self) -> None:
@@ -227,9 +227,9 @@ class Restore:
             f"{self._state_of(tp)} at {part.position} of {part.end}" for tp, part in self.parts.items() if not part.done
         ]
         raise Fatal(
-            f"the state cannot be read to its end: {', '.join(stuck)} for {_STALL_S:.0f} s. Most likely a transaction "
-            "of another producer is still open there: find it with `kafka-transactions.sh find-hanging` and abort it, "
-            "then start again."
+            f"the state cannot be read to its end: {', '.join(stuck)} for {self._stall_s:.0f} s. Most likely a "
+            "transaction of another producer is still open there: find it with `kafka-transactions.sh find-hanging` "
+            "and abort it, then start again."
         )
 
     def _assign(self) -> None:

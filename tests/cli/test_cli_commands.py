@@ -241,6 +241,17 @@ def test_check_finds_topics_and_rights(broker: FakeBroker, capsys: pytest.Captur
     assert "write topic 'pumps-alarms'" in capsys.readouterr().out
 
 
+def test_check_warns_of_an_input_that_forgets(broker: FakeBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    for topic in ("readings", "pumps-estimates", "pumps-alarms", "pumps-dead-letters", "pumps-state"):
+        broker.create_topic(topic, 2)
+    for policy, warned in (("delete", False), ("compact,delete", True), ("compact", True)):
+        broker.configs["readings"] = {"cleanup.policy": policy}
+        assert main(["check", *KAFKA]) == 0
+        shown = capsys.readouterr()
+        assert shown.out == "ok\n"
+        assert ("- warning: input topic 'readings' is compacted" in shown.err) is warned
+
+
 def test_topics_lists_and_creates(broker: FakeBroker, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", *KAFKA]) == 78
     assert capsys.readouterr().out.count("missing") == 5

@@ -154,6 +154,13 @@ def test_a_transaction_must_outlive_its_deliveries() -> None:
         KafkaSettings(SERVERS, consumer={"session_timeout_ms": 130_000})
 
 
+def test_readers_wait_longer_than_the_longest_transaction(client) -> None:
+    member = client(SERVERS[0], "t", producer={client.TRANSACTION_TIMEOUT: 120_000})
+    assert member.bus.transaction_timeout_s == 120.0
+    assert member.bus.stall_s == 260.0
+    assert client(SERVERS[0], "t").bus.stall_s == 80.0
+
+
 def test_secrets_do_not_show() -> None:
     secrets = {"sasl_plain_password": "hunter2", "ssl_password": "hunter3", "proxy_url": "http://u:hunter4@proxy"}
     login = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_plain_username": "worker"}

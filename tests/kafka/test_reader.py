@@ -1,14 +1,16 @@
-"""`KafkaReader` on the real broker: what it returns, and how far its position goes."""
+"""Readers on the real broker: what they return, and how far its position goes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.structs import TopicPartition as ClientPartition
+from kafka_member import fill, until
 
 from kstream_worker.bus.kafka_python.cluster import KafkaCluster
 from kstream_worker.bus.kafka_python.reader import KafkaReader
@@ -125,6 +127,40 @@ def test_records_that_retention_took_are_fatal(
     reader.assign({TopicPartition(topic, 0): 0})
     with pytest.raises(Fatal, match="retention"):
         read_until(reader, {TopicPartition(topic, 0): 3})
+
+
+class FailsOnce:
+    """A client whose first call that finds records raises, after it has taken them."""
+
+    def __init__(self, inner: Any, name: str, error: Exception) -> None:
+        self._inner, self._name, self._error = inner, name, error
+        self.taken: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return self._call if name == self._name and not self.taken else getattr(self._inner, name)
+
+    def _call(self, *arguments: Any, **more: Any) -> Any:
+        self.taken = getattr(self._inner, self._name)(*arguments, **more)
+        if self.taken:
+            raise self._error
+        return self.taken
+
+
+def test_records_that_a_poll_took_before_it_failed_come_again(client, kafka, make_topic) -> None:
+    """Left out of a restore, they would be models that are older than the header says, or missing."""
+    topic = make_topic(configs={"retention.ms": "-1"})
+    fill(kafka, topic, [b"a", b"b", b"c"])
+    partition = TopicPartition(topic, 0)
+    with closing(client(kafka, topic).bus.reader()) as reader:
+        reader.assign({partition: 0})
+        method = "poll" if isinstance(reader, KafkaReader) else "consume"
+        reader._consumer = failing = FailsOnce(reader._consumer, method, client.PASSING)
+        with pytest.raises(Retry):
+            until(lambda: reader.poll(0.1) is None)
+        assert failing.taken
+        assert reader.position(partition) == 0
+        batches = read_until(reader, {partition: 3})
+    assert [offset for batch in batches for offset in batch.offsets] == [0, 1, 2]
 
 
 def test_the_position_of_a_stranger_is_fatal(reader: KafkaReader) -> None:

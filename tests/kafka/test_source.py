@@ -9,7 +9,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.structs import OffsetAndMetadata
 from kafka_member import Member, client_partition, fill, freeze, members, until
 
-from kstream_worker.errors import Retry
+from kstream_worker.errors import Fatal, Retry
 from kstream_worker.records import ChangeKind, Committed, End, Progress, TopicPartition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
@@ -198,6 +198,30 @@ def test_what_the_client_parked_comes_back_while_another_partition_is_read(kafka
         assert sum(map(len, member.read(50))) == 50
         member.source.resume([first])
         assert [offset for batch in member.read(40) for offset in batch.offsets] == list(range(10, 50))
+
+
+class NoText(str):
+    """A header's name that this producer does not encode as it should."""
+
+    def encode(self, *_: object) -> bytes:
+        return b"\xff\xfe"
+
+
+def test_a_header_whose_name_is_no_text_stops_no_partition_or_is_told(client, kafka, make_topic):
+    """Brokers do not look at headers, so any producer can write one; kafka-python cannot read past it."""
+    topic = make_topic(configs={"retention.ms": "-1"})
+    with contextlib.closing(KafkaProducer(bootstrap_servers=kafka, metrics_enabled=False)) as producer:
+        for name in ("before", NoText("x"), "behind"):
+            producer.send(topic, b"v", b"key", [(name, b"1")], 0, 1000)
+        producer.flush(10)
+    with members(client(kafka, topic)) as member:
+        member.join(1)
+        if client is Member:
+            with pytest.raises(Fatal, match=r"not UTF-8.*confluent"):
+                member.read(3)
+        else:
+            headers = [list(pairs) for batch in member.read(3) for pairs in batch.headers]
+            assert headers == [[("before", b"1")], [("__kstream.original.headers", b"unreadable")], [("behind", b"1")]]
 
 
 def test_records_that_a_poll_took_before_it_failed_come_again(client, kafka, make_topic, monkeypatch):

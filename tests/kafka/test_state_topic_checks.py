@@ -5,11 +5,16 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
+from kafka_member import Member, column, members
 from kafka_support import MakeTopic, SecureKafka
 
 from kstream_worker.bus.kafka_python.cluster import KafkaCluster
 from kstream_worker.bus.kafka_python.settings import KafkaSettings
+from kstream_worker.cli.topics import topic_settings
+from kstream_worker.config import from_dict
+from kstream_worker.records import Outcome
 from kstream_worker.state.checks import StateTopicFindings, check_state_topic
+from kstream_worker.state.format import HEADER_KEY
 
 pytestmark = pytest.mark.kafka
 
@@ -36,6 +41,22 @@ def test_the_state_topic_of_a_real_broker(kafka: str, make_topic: MakeTopic) -> 
         assert "max.message.bytes is 1048588" in problem
         (problem,) = findings(cluster, inputs, f"{inputs}-none").problems
         assert "does not exist: create it with 2 partitions" in problem
+
+
+def test_a_state_topic_as_it_is_made_takes_the_times_of_a_host_whose_clock_is_wrong(
+    client: type[Member], kafka: str, make_topic: MakeTopic
+) -> None:
+    """Its records are stamped by the wall clock of the host; brokers refuse stamps an hour ahead by default."""
+    config = from_dict(
+        {"app": {"id": "a"}, "bus": {"kafka": {"bootstrap_servers": [kafka]}}, "input": {"topic": "i", "y": "y"}}
+    )
+    inputs, state = make_topic(), make_topic(configs=topic_settings(config)[config.state.topic])
+    message = column(state, [b"header"])
+    message.keys[0] = HEADER_KEY
+    message.timestamps[0] += 86_400_000
+    with members(client(kafka, inputs)) as member:
+        member.join(1)
+        assert member.commit([message]) is Outcome.COMMITTED
 
 
 def test_settings_that_may_not_be_seen(secure_kafka: SecureKafka) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
@@ -58,6 +59,23 @@ def test_a_time_that_the_topic_refuses_is_told(client, kafka, make_topic):
             member.commit([message], token="a")
         assert member.committed() is None
         assert member.commit([column(output, [b"now"])], token="b") is Outcome.COMMITTED
+
+
+def test_partitions_that_a_topic_was_given_are_written_to_at_once(client, kafka, make_topic, kafka_admin):
+    """A producer looks at its topics every five minutes; until then it does not know such a partition."""
+    topic, output = make_topic(), make_topic()
+    with members(client(kafka, topic)) as member:
+        member.join(1)
+        assert member.commit([column(output, [b"a"])], token="a") is Outcome.COMMITTED
+        kafka_admin.create_partitions({output: 2})
+        with contextlib.closing(member.bus.cluster()) as cluster:
+            until(lambda: cluster.partition_count(output) == 2)
+        messages = [column(output, [b"b"], 1)]
+        assert member.commit(messages, token="b") is Outcome.ABORTED
+        assert member.commit(messages, token="c") is Outcome.COMMITTED
+        assert outputs(member, output, 1) == [b"b"]
+        with pytest.raises(ConfigError, match=r"\[2\] does not exist"):
+            until(lambda: member.commit([column(output, [b"x"], 2)], token="d") and False)
 
 
 def test_an_attempt_that_found_no_producer_is_aborted_not_made_later(client, kafka_process, make_own_topic):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from kstream_worker.bus.fake import CommitFault, FakeBroker, Faults, SimulatedCrash
@@ -330,11 +331,68 @@ def test_corrupted_state_is_quarantined_once_and_does_not_loop(make_job: MakeJob
     assert seqs == {"pump-0": 1, "pump-1": 31, "pump-2": 31, "pump-3": 31}
 
 
+def test_alarms_in_a_replay_do_not_stop_the_input(make_job: MakeJob) -> None:
+    """Nothing of a replay is committed: what is to be written of it must not wait for room in a commit."""
+    job = make_job(**SMALL, commit={"max_bytes": "80KiB"}, output={"max_dead_letter_bytes": "64KiB"})
+    alarmed = [state_key(b"pump-%d" % k) for k in range(4)]
+    fill_with_shifts(job, pairs=120, change_at=60, quiet=2)
+    worker = begin(job)
+    work(worker, job.done)  # then killed; the quiet keys are read again from their first record on
+    for partition, key in enumerate(alarmed):
+        job.broker.append(STATE, partition % 2, key, b"damaged")
+    fill_with_shifts(job, pairs=10, change_at=0, quiet=2)
+    worker = begin(job)
+    work(worker, job.done)
+    assert sum(len(task.ledger.keys) for task in worker._tasks.values()) == 6
+    finish(worker)
+
+
+def fill_with_shifts(job: Any, pairs: int, change_at: int, quiet: int) -> None:
+    """Pairs of six keys, of which all but the last few change."""
+    rng = np.random.default_rng(3)
+    for t in range(pairs):
+        for k in range(6):
+            y = rng.standard_normal(2) + (6.0 if t >= change_at and k < 6 - quiet else 0.0)
+            value = {"ts": START_MS + 1000 * t, "x": rng.standard_normal(2).tolist(), "y": y.tolist()}
+            job.append(k, json.dumps(value).encode(), START_MS + 1000 * t)
+
+
 # -- flink-connector-kafka PR#238: lingering transactions freeze read_committed readers --
 
 
-def test_a_restore_waits_for_what_a_lingering_transaction_hides(make_job: MakeJob) -> None:
+def test_a_lingering_transaction_on_the_input_is_told_once(
+    make_job: MakeJob, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is no lag: readers have read all that they may."""
     job = make_job(**SMALL)
+    job.broker._transaction_timeout_s = 3600.0
+    job.fill(pairs=10)
+    worker = begin(job)
+    work(worker, job.done)
+    lingering = job.broker.transaction()
+    lingering.append("readings", 0, b"pump-0", b"{}")
+    job.fill(pairs=10, seed=4)
+    told = "stays open on the input"
+
+    def turn(seconds: int) -> int:
+        for _ in range(seconds):
+            job.broker.clock.sleep(1.0)
+            worker._guarded_step()
+        return capsys.readouterr().out.count(told)
+
+    assert turn(50) == 0
+    assert turn(400) == 1
+    lingering.commit()
+    assert turn(400) == 0
+    assert job.done()
+    finish(worker)
+
+
+@pytest.mark.parametrize("longest_s", [30.0, 200.0])
+def test_a_restore_waits_for_what_a_lingering_transaction_hides(make_job: MakeJob, longest_s: float) -> None:
+    """By default, and where `transaction_timeout_ms` is set longer: who gives up sooner takes the whole group along."""
+    job = make_job(**SMALL)
+    job.broker._transaction_timeout_s = longest_s
     job.run(job.worker(), steps=20)
     worker = begin(job)
     work(worker, is_open(job, worker))
@@ -357,12 +415,10 @@ def test_a_restore_waits_for_what_a_lingering_transaction_hides(make_job: MakeJo
 
 def test_a_transaction_that_never_ends_is_named_with_the_remedy(make_job: MakeJob) -> None:
     job = make_job(**SMALL)
-    job.broker = FakeBroker(transaction_timeout_s=1e9)
-    for topic in ("readings", "drift-estimates", "drift-alarms", "drift-dead-letters", STATE):
-        job.broker.create_topic(topic, partitions=2)
     job.fill(pairs=30, keys=2, change_at=1000)
     job.broker.transaction().append(STATE, 0, state_key(b"pump-0"), b"never")
     worker = begin(job)
+    job.broker._transaction_timeout_s = 1e9  # that producer's; the worker's own is as it was
     with pytest.raises(Fatal, match=r"drift-state\[0\] at 0 of 1.*find-hanging"):
         work(worker, lambda: False)
 

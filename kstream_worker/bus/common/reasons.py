@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kstream_worker.errors import ConfigError
+
 NOT_A_MEMBER = "the group has gone on without this member"
 INSTANCE_FENCED = (
     "another process uses the same group.instance.id; give each process its own (or a coordinator was lost while this "
@@ -23,7 +25,7 @@ TRANSACTIONAL_RIGHT = "the right WRITE on the transactional id is missing"
 SOME_RIGHT = "a right is missing"
 REFUSED_RECORD = (
     "the topic does not take the record's time (or, compacted, its null key); set message.timestamp.type to "
-    "LogAppendTime and cleanup.policy to delete on the output topics"
+    "LogAppendTime on the output topics and the state topic, and cleanup.policy to delete on the output topics"
 )
 OTHER_GROUP = "the consumer group has members of another application; choose a group of its own"
 OLD_BROKER = "the broker is too old for transactions with consumer groups; Kafka 2.5 or newer is needed"
@@ -41,9 +43,11 @@ def too_large(client_setting: str) -> str:
     return f"a record is larger than the topic's max.message.bytes (or the client's {client_setting}); raise it"
 
 
-def no_such_partition(partition: object) -> str:
-    """An output partition that is not there."""
-    return f"{partition} does not exist: an output topic has as many partitions as the input"
+class NoSuchPartition(ConfigError):
+    """An output partition that the producer does not know."""
+
+    def __init__(self, partition: object) -> None:
+        super().__init__(f"{partition} does not exist: an output topic has as many partitions as the input")
 
 
 @dataclass(frozen=True)

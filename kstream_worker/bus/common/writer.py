@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from kstream_worker.bus.common.bounded import Deadline, Running
 from kstream_worker.bus.common.contract import Proof, check_arguments, check_owned
+from kstream_worker.bus.common.reasons import NoSuchPartition
 from kstream_worker.errors import Fatal, KstreamError, Retry
 from kstream_worker.ports import Membership
 from kstream_worker.records import Committed, Messages, Outcome, Progress, TopicPartition
@@ -103,6 +104,7 @@ class TransactionalWriter(ABC, Generic[S, P]):
         self._stray_openings = 0
         self._doubt: _Doubt[S] | None = None
         self._unsent: str | None = None  # token of an attempt that found no producer in time
+        self._knows_topics_from_before = False
 
     # -- what a client gives -------------------------------------------------------------------------------------
 
@@ -246,12 +248,13 @@ class TransactionalWriter(ABC, Generic[S, P]):
         except Exception as error:
             return self._failed(transaction, self._reason(session, error), deadline)
         self._doubt = None
+        self._knows_topics_from_before = True
         return Outcome.COMMITTED
 
     def _failed(self, transaction: Attempt, error: Exception, deadline: Deadline) -> Outcome:
         """Find out what a failed transaction came to; its producer is gone whatever it was."""
         log.warning("the transaction failed while %s: %r", transaction.phase.value, error)
-        meaning = self._classify(error, "committing")
+        meaning = self._meaning_of(error)
         hopeless = transaction.phase is not Phase.ENDING and not isinstance(meaning, Retry)
         if hopeless and not self._is_fencing(error):
             self._end(deadline)
@@ -262,6 +265,13 @@ class TransactionalWriter(ABC, Generic[S, P]):
             self._doubt = None  # it was not committed, and trying again cannot help
             raise meaning from error
         return self._resolve(deadline)
+
+    def _meaning_of(self, error: Exception) -> KstreamError:
+        """`_classify`; but a producer learns of partitions that a topic was given minutes later, a new one at once."""
+        meaning = self._classify(error, "committing")
+        if isinstance(meaning, NoSuchPartition) and self._knows_topics_from_before:
+            return Retry(f"{meaning}, as far as this producer knows; a new one looks again")
+        return meaning
 
     def _end(self, deadline: Deadline) -> None:
         """End a transaction now, so that no reader waits for its time-out; by the producer that began it.
@@ -281,6 +291,7 @@ class TransactionalWriter(ABC, Generic[S, P]):
 
     def _throw_away(self) -> None:
         session, self._session = self._session, None
+        self._knows_topics_from_before = False
         if session is not None:
             self._discard(session)
 

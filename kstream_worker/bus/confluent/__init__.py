@@ -51,4 +51,5 @@ def confluent_bus(
         ),
         reader=lambda: ConfluentReader(settings, group_id=group_id, topic=topic),
         group=lambda: ConfluentGroup(settings, group_id=group_id),
+        transaction_timeout_s=float(settings.for_producer(transactional_id)["transaction.timeout.ms"]) / 1000,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
@@ -10,7 +11,10 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from kstream_worker.records import Batch, Headers, TopicPartition
 
+log = logging.getLogger(__name__)
+
 NO_HEADERS: Headers = ()
+UNREADABLE: list[tuple[str, bytes]] = [("__kstream.original.headers", b"unreadable")]
 # Of a record none of these is missing.
 _topic = cast("Callable[[Message], str]", Message.topic)
 _partition = cast("Callable[[Message], int]", Message.partition)
@@ -83,7 +87,16 @@ def _timestamps(records: Sequence[Message]) -> list[int]:
 
 
 def _headers(records: Sequence[Message]) -> list[Headers]:
-    found = list(map(Message.headers, records))
+    """Each record is asked once: a name that is no text makes the client raise, and then give a list with holes."""
+    found: list[object] = []
+    left = iter(records)
+    while len(found) < len(records):
+        try:
+            found.extend(map(Message.headers, left))  # keeps what came before an error
+        except (SystemError, UnicodeDecodeError):
+            offset = _offset(records[len(found)])
+            log.warning("a header of the record at offset %d is not UTF-8: its headers are left out", offset)
+            found.append(UNREADABLE)
     return list(map(_pairs, found)) if any(found) else [NO_HEADERS] * len(found)
 
 

@@ -69,9 +69,7 @@ class ConfluentReader:
         if error is not None:
             raise error
         with translate("reading"), collector_paused():
-            messages = self._client.consume(1, max(0.0, timeout_s))
-            if messages:
-                messages += self._client.consume(MAX_RECORDS - 1, 0)
+            messages = self._consume(max(0.0, timeout_s))
             records, errors = split_errors(messages)
             batches = [batch for batch in to_batches(records) if batch.partition in self._positions]
         for batch in batches:
@@ -79,6 +77,15 @@ class ConfluentReader:
         for one in errors:
             self._heed(one)
         return batches
+
+    def _consume(self, timeout_s: float) -> list[Message]:
+        """What the client took for a call that raised, it gave to nobody and has passed: go back to before it."""
+        try:
+            messages = self._client.consume(1, timeout_s)
+            return messages + self._client.consume(MAX_RECORDS - 1, 0) if messages else messages
+        except KafkaException:
+            self.assign(self._positions)
+            raise
 
     def position(self, partition: TopicPartition) -> int:
         """The offset to be read next; passes markers and aborted records.

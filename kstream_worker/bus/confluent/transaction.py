@@ -14,12 +14,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.bounded import Deadline
-from kstream_worker.bus.common.reasons import no_such_partition
+from kstream_worker.bus.common.reasons import NoSuchPartition
 from kstream_worker.bus.common.writer import Abandoned, Attempt, Phase
 from kstream_worker.bus.confluent.clients import SLICE_S, Notes, new_producer
 from kstream_worker.bus.confluent.errors import cause_of
 from kstream_worker.bus.confluent.membership import ConfluentMembership
-from kstream_worker.errors import ConfigError
 from kstream_worker.records import Messages, Progress, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -151,7 +150,7 @@ class Transaction(Attempt):
 
     def _check_partition(self, error: KafkaError, partition: TopicPartition) -> None:
         if error.code() == KafkaError._UNKNOWN_PARTITION:
-            raise ConfigError(no_such_partition(partition))
+            raise NoSuchPartition(partition)
 
     def _send_offsets(self, deadline: Deadline) -> None:
         self._producer.send_offsets_to_transaction(self._offsets, self._metadata, max(deadline.left_s(), 0.01))

@@ -130,6 +130,7 @@ class FakeBroker:
             cluster=lambda: FakeCluster(self, group, identity),
             reader=lambda: FakeReader(self, identity),
             group=lambda: FakeGroupView(self, group),
+            transaction_timeout_s=self._transaction_timeout_s,
         )
 
     def gap(self, topic: str, partition: int, count: int = 1) -> None:

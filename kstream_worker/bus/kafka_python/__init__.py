@@ -40,4 +40,5 @@ def kafka_bus(
         cluster=lambda: KafkaCluster(settings, group_id=group_id, transactional_prefix=prefix, instance_id=instance_id),
         reader=lambda: KafkaReader(settings),
         group=lambda: KafkaGroup(settings, group_id=group_id),
+        transaction_timeout_s=float(settings.for_producer(transactional_id)["transaction_timeout_ms"]) / 1000,
     )

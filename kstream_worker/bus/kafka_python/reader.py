@@ -48,8 +48,13 @@ class KafkaReader:
             Fatal: a position is out of range.
             ConfigError: a right is missing, or a codec is not installed.
         """
+        before = {partition: position_offset(self._consumer, partition) for partition in self._consumer.assignment()}
         with translate("reading"), collector_paused():
-            found: Mapping[ClientPartition, list[Any]] = self._consumer.poll(timeout_ms=timeout_s * 1000)
+            try:
+                found: Mapping[ClientPartition, list[Any]] = self._consumer.poll(timeout_ms=timeout_s * 1000)
+            except Exception:
+                self._read_again(before)
+                raise
         return [
             to_batch(TopicPartition(*partition), records, self.position(TopicPartition(*partition)))
             for partition, records in found.items()
@@ -66,6 +71,12 @@ class KafkaReader:
         if offset is None:
             raise Fatal(f"the position of {partition} was asked for, but it is not assigned")
         return offset
+
+    def _read_again(self, positions: Mapping[ClientPartition, int | None]) -> None:
+        """What the client took for a poll that raised, it gave to nobody and has passed: go back to before it."""
+        for partition, offset in positions.items():
+            if offset is not None:
+                self._consumer.seek(partition, offset)
 
     def close(self) -> None:
         """Stop."""

@@ -14,11 +14,10 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.bounded import Deadline
-from kstream_worker.bus.common.reasons import no_such_partition
+from kstream_worker.bus.common.reasons import NoSuchPartition
 from kstream_worker.bus.common.writer import Attempt, Phase
 from kstream_worker.bus.kafka_python import internals
 from kstream_worker.bus.kafka_python.membership import KafkaMembership
-from kstream_worker.errors import ConfigError
 from kstream_worker.records import Messages, Progress, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -123,7 +122,7 @@ class Transaction(Attempt):
         self._enter(Phase.SENDING)
         topic, partition = messages.partition
         if partition not in producer.partitions_for(topic):
-            raise ConfigError(no_such_partition(messages.partition))
+            raise NoSuchPartition(messages.partition)
         return internals.append_records(producer, ClientPartition(topic, partition), messages)
 
 
