@@ -99,7 +99,8 @@ def build_bank(config: Config) -> Bank:
         if detector.warmup is not None:
             common["warmup"] = detector.warmup
         if config.pairing.mode == "explicit":
-            return PairBank(len(names), alpha=config.model.alpha, atoms=config.model.atoms, **common)
+            tested = detector.dependence != "none"
+            return PairBank(len(names), test=tested, alpha=config.model.alpha, atoms=config.model.atoms, **common)
         return RankBank(
             len(names),
             dependence=detector.dependence,

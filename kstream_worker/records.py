@@ -291,7 +291,7 @@ class Summary:
 
 @dataclass(slots=True, frozen=True)
 class Explanation:
-    """What a raised alarm says of the change; none of it decides anything.
+    """What a raised alarm says of the change; none of it decides whether there is a first alarm.
 
     Attributes:
         kind: `level`, `spread`, `shape`, `dependence`, `stuck` or `spike`; `SILENT` of each transition of the alarm

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,15 +19,10 @@ from kstream_worker.calibration.changes import (
 from kstream_worker.calibration.history import KeyHistory
 from kstream_worker.calibration.replay import ARMED, Replay, first_alarm, snapshots
 from kstream_worker.ports import Bank
-from kstream_worker.records import Transition
 
 PLACES = 12  # of a key
 LONGEST_HORIZON = 2_000
 SHORTEST_HORIZON = 50
-# Spreads: whatever the key is armed with, it finds this. One stream that is a little off and stands still is found by
-# its ranks; were it far off, a single sample's size would say what holds of that score alone.
-_FAR, _OFF = 1_000.0, 1.0
-_PROBE_ROWS = 500
 
 
 @dataclass(slots=True)
@@ -104,13 +98,13 @@ class KeyTrials:
     Attributes:
         horizon: samples after a change within which an alarm counts as finding it; 0 for too short a history.
         by_change: what became of each.
-        last_arming: what an alarm says that the key's last state raises, for its guarantee; None where it was never
+        last_arming: level and reason of the guarantee that the key's last armed state has; None where it was never
             armed.
     """
 
     horizon: int
     by_change: dict[str, Trials]
-    last_arming: Transition | None = None
+    last_arming: tuple[str, str] | None = None
 
 
 def try_changes(bank: Bank, history: KeyHistory, replay: Replay, seed: int) -> KeyTrials:
@@ -135,7 +129,7 @@ def try_changes(bank: Bank, history: KeyHistory, replay: Replay, seed: int) -> K
             _try_place(bank, slot, state, history, places[row], features[places[row].feature], found)
         if row in last:
             bank.restore(slot, state)
-            found.last_arming = _probe(bank, slot, history, features, row)
+            found.last_arming = bank.guarantee(slot)
     bank.free(slot)
     return found
 
@@ -151,16 +145,6 @@ def _try_place(
         known = row is not None and times[0] >= 0
         seconds = (int(times[row]) - int(times[0])) / 1000 if known else math.nan
         found.by_change[change.name].add(row, seconds)
-
-
-def _probe(bank: Bank, slot: int, history: KeyHistory, features: Sequence[Feature], row: int) -> Transition | None:
-    """What the state just before a row says of itself when values come that are off what it knows."""
-    last = history.y[row]
-    spreads = _OFF if history.x is None else _FAR
-    y = last + spreads * np.maximum(np.maximum([feature.spread for feature in features], 1e-3 * np.abs(last)), 1e-3)
-    times = np.full(_PROBE_ROWS, history.times[row])
-    x = None if history.x is None else np.repeat(history.x[row : row + 1], _PROBE_ROWS, axis=0)
-    return first_alarm(bank, slot, x, np.repeat(y[None, :], _PROBE_ROWS, axis=0), times)
 
 
 def _reached(delays: list[float], share: float) -> float | None:

@@ -191,20 +191,25 @@ def _guarantee_notes(study: Study) -> list[str]:
     counts = study.guarantees()
     notes = []
     if counts["none"]:
-        reasons = Counter(key.guarantee_reason for key in study.keys if key.guarantee == "none")
         notes.append(
             f"dependence: {counts['none']} of {len(study.keys)} keys are armed without a guarantee. Most often: "
-            f"{reasons.most_common(1)[0][0]}"
+            f"{_usual_reason(study, 'none')}"
         )
     if counts["approximate"]:
         notes.append(
-            f"dependence: {counts['approximate']} of {len(study.keys)} keys have an approximate guarantee: their "
-            "samples depend on those before, and innovations are watched instead. The measured rate above is the test "
-            "of it."
+            f"dependence: {counts['approximate']} of {len(study.keys)} keys have an approximate guarantee; the "
+            f"measured rate above is the test of it. Most often: {_usual_reason(study, 'approximate')}"
         )
     if counts["exact_if_iid"] == len(study.keys):
-        notes.append("dependence: no key showed serial dependence in its last warm-up; leave it at its default.")
+        notes.append(
+            "dependence: none was found in the last warm-up of any key, where that is tested; leave it at its default."
+        )
     return notes
+
+
+def _usual_reason(study: Study, level: str) -> str:
+    reasons = Counter(key.guarantee_reason for key in study.keys if key.guarantee == level)
+    return reasons.most_common(1)[0][0]
 
 
 def _season_notes(study: Study) -> list[str]:

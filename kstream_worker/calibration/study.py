@@ -156,11 +156,8 @@ def study(
 def _study_key(bank: Bank, history: KeyHistory, features: tuple[str, ...], settings: Settings, seed: int) -> KeyStudy:
     found = replay(bank, history)
     trials = try_changes(bank, history, found, seed)
-    last = trials.last_arming
-    if last is not None:
-        guarantee, reason = last.guarantee, last.guarantee_reason
-    else:
-        guarantee, reason = NOT_ARMED, "The history is shorter than a warm-up: no alarm is possible yet."
+    never = NOT_ARMED, "The history is shorter than a warm-up: no alarm is possible yet."
+    guarantee, reason = trials.last_arming or never
     return KeyStudy(
         history,
         found,

@@ -29,7 +29,7 @@ class DetectorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         doc(
             "`stream`, and scores of models: what is done about serial dependence. `auto` tests the warm-up and "
             "whitens where needed. `thin` ranks one of so many samples, `block` means of so many. Whatever is done "
-            "makes the stated rate approximate."
+            "makes the stated rate approximate. `explicit` and `reference`: a test alone (`auto`), or none."
         ),
     ] = "auto"
     period: Annotated[

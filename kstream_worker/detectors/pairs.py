@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
 from kstream_worker.detectors.alarms import AlarmBank, Columns
+from kstream_worker.detectors.pairs_dependence import differences_depend
 from kstream_worker.detectors.pairs_fit import fit
 from kstream_worker.detectors.pairs_kernel import (
     CROSSED,
@@ -40,6 +41,7 @@ from kstream_worker.detectors.pairs_state import (
     BACK,
     CLOCK,
     COUNT,
+    DEPENDENT,
     ESCALATION,
     HELD,
     INCIDENT,
@@ -78,6 +80,9 @@ class PairBank(AlarmBank):
 
     With more than ten dimensions there are no products among the scores; coordinates and radius then take their weight.
 
+    Each warm-up is tested for differences of the sides that depend on former ones (`pairs_dependence`); where they do,
+    the sides cannot be swapped, and no rate is stated.
+
     Args:
         dims: features of one side.
         feature_names: their names in reports; `f0`, `f1`, ... by default.
@@ -86,6 +91,7 @@ class PairBank(AlarmBank):
         per_day: `arl` is the number of days between false alarms of one key instead. How many pairs these are follows
             from the rate of pairs in the key's last warm-up; at least 1e3, at most 1e12.
         warmup: pairs before a key is armed, at least 8.
+        test: whether warm-ups are tested for serial dependence.
         alpha: weight of the live side in the relative ratio, 0 < alpha < 1.
         atoms: kernel functions per key; by default 50, and 100 from ten dimensions on. They come in fours: rounded
             down to a multiple of 4, but at least 4 (50 means 48).
@@ -111,6 +117,7 @@ class PairBank(AlarmBank):
         arl: float = 1_000_000.0,
         per_day: bool = False,
         warmup: int = 200,
+        test: bool = True,
         alpha: float = 0.1,
         atoms: int | None = None,
         on_alarm: str = "rebase",
@@ -131,10 +138,12 @@ class PairBank(AlarmBank):
         self._powers = np.zeros(self._scratch.shape[1], dtype=np.int64)
         self._alpha = float(alpha)
         self._hold = on_alarm == "hold"
+        self._test = test
         settings = {
             "row": VERSION,
             "dims": dims,
             "warmup": warmup,
+            "test": test,
             "alpha": alpha,
             "atoms": room,
             "on_alarm": on_alarm,
@@ -220,6 +229,7 @@ class PairBank(AlarmBank):
             state[ALARM] = 0
             return [self._cleared(row, slot, "recovered")]
         floats[RATE] = samples_per_day(int(state[COUNT]) - 1, int(state[WARM_TIME]), int(state[CLOCK]))
+        state[DEPENDENT] = int(self._test and differences_depend(floats, self._table))
         fit(floats, state, self._table)
         state[COUNT] = 0
         state[PHASE] = RAISED if state[CLOCK] < state[UNTIL] else ARMED
@@ -248,7 +258,10 @@ class PairBank(AlarmBank):
             row[OUTLIVING:] = 0.0
 
     def _guarantee(self, slot: int) -> report.Guarantee:
-        return _HELD_GUARANTEE if self._slots.ints[slot, HELD] == 1 else exact_guarantee(self._standing(slot).arl)
+        state = self._slots.ints[slot]
+        if state[DEPENDENT] == 1:
+            return _NO_GUARANTEE
+        return _HELD_GUARANTEE if state[HELD] == 1 else exact_guarantee(self._standing(slot).arl)
 
 
 def default_atoms(dims: int) -> int:
@@ -270,6 +283,12 @@ def exact_guarantee(arl: float) -> report.Guarantee:
         "Serial dependence within a side voids this.",
     )
 
+
+_NO_GUARANTEE = report.Guarantee(
+    "none",
+    "The differences of the two sides depended on former ones in the warm-up (a test of their serial correlation), so "
+    "that the sides of a pair cannot be swapped given the past: no rate of false alarms can be stated.",
+)
 
 _HELD_GUARANTEE = report.Guarantee(
     "approximate",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors.battery import LEARNED, STAKES, bets_of, count_scores, padded, runs_of
 
-VERSION = 3  # of what a row holds: part of the fingerprint, so that rows of another one are refused
+VERSION = 4  # of what a row holds: part of the fingerprint, so that rows of another one are refused
 
 # Columns of the int64 row; 0 is the random stream number of the key, which this detector does not need.
 PHASE = 1  # one of the three below
@@ -25,7 +25,8 @@ WARM_TIME = 10  # event time of the first pair of the present, or last, warm-up
 INCIDENT = 11  # first of `alarms.INCIDENT_INTS`
 LEAD = 16  # column of the score that leads the alarm that is up
 SIDE = 17  # to which it moved, 1 or -1
-INTS = 18
+DEPENDENT = 18  # 1 where the pairs of the last warm-up were found serially dependent
+INTS = 19
 
 # The first entries of the float64 row; they stay when all else is forgotten.
 RATE = 0  # pairs per day in the last warm-up; 0 before, inf where its event times do not differ

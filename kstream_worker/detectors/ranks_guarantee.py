@@ -48,18 +48,20 @@ def guarantee_of(state: State, arl: float, layout: Layout) -> report.Guarantee:
     left = " ".join(_left(state, layout))
     if left:
         return report.Guarantee("none", " ".join((*done, left, "No rate of false alarms can be stated.")))
+    # Nothing exact is known of sizes of single samples, so that no bound is one of all scores together.
+    which = " for anything but the size of single samples (`spike`)" if layout.spike_count else ""
     if done:
         return report.Guarantee(
             "approximate",
-            f"{' '.join(done)} The mean number of samples to a false alarm is at least {arl:.12g} only as far as what "
-            "is ranked is independent and identically distributed.",
+            f"{' '.join(done)} The mean number of samples to a false alarm{which} is at least {arl:.12g} only as far "
+            "as what is ranked is independent and identically distributed.",
         )
     return report.Guarantee(
         "exact_if_iid",
         "If the samples of the key are independent and identically distributed from the warm-up before its last arming "
-        f"on, the mean number of samples from arming to a false alarm is at least {arl:.12g}, and the probability of "
-        f"one within the first t of them is at most t/{2 * arl:.12g}, whatever the distribution, ties included. "
-        "Dependence between samples voids this.",
+        f"on, the mean number of samples from arming to a false alarm{which} is at least {arl:.12g}, and the "
+        f"probability of one within the first t of them is at most t/{2 * arl:.12g}, whatever the distribution, ties "
+        "included. Dependence between samples voids this.",
     )
 
 

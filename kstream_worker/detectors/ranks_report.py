@@ -32,9 +32,9 @@ _SMALLEST_RUN = 20.0  # a run has to have paid this much to say anything about i
 
 SPIKES_REASON = (
     "The alarm is for the size of single samples, whose probability under no change is extrapolated from a Pareto tail "
-    "that is fitted to the key's former samples: it holds as far as that fits. The stated rate of all other scores "
-    "together, which have {:.0%} of the weight, does not depend on it."
+    "that is fitted to the key's former samples: it holds as far as that fits."
 )
+OTHERS_REASON = "The stated rate of all other scores together, which have {:.0%} of the weight, does not depend on it."
 
 
 def scores_of_samples(names: tuple[str, ...], layout: Layout) -> tuple[report.Score, ...]:
@@ -183,7 +183,9 @@ def guarantee_of_alarm(
 ) -> report.Guarantee:
     """What may be said of the alarm that is being raised, with the reason."""
     guarantee = guarantee_of(state, arl, layout)
-    if guarantee.level != "exact_if_iid" or not layout.spikes <= state[BEST] < layout.hidden:
+    if guarantee.level == "none" or not layout.spikes <= state[BEST] < layout.hidden:
         return guarantee
+    if guarantee.level == "approximate":
+        return report.Guarantee("approximate", f"{guarantee.reason} {SPIKES_REASON}")
     others = 1.0 - float(weights[layout.spikes : layout.hidden].sum())
-    return report.Guarantee("approximate", SPIKES_REASON.format(others))
+    return report.Guarantee("approximate", f"{SPIKES_REASON} {OTHERS_REASON.format(others)}")

@@ -118,10 +118,11 @@ def guarantee_of(state: NDArray[np.int64], arl: float, delta: float, z: float, e
         )
     return report.Guarantee(
         "approximate",
-        "If all samples of the key are independent and identically distributed: with probability of about "
-        f"{1.0 - delta:.6g} over the reference sample, the chance of a false alarm from the fixed scores within t "
-        f"samples is at most t/{2.0 * arl:.12g}; for the learned score this is measured, not proved. Differences "
-        f"smaller than about {0.6 * z / max(1, n) ** 0.5:.2g} in rank mean are ignored by design." + origin,
+        "If the reference and all later samples of the key are independent and identically distributed: with "
+        f"probability of about {1.0 - delta:.6g} over the reference sample, the chance of a false alarm from the fixed "
+        f"scores within t samples is at most t/{2.0 * arl:.12g}; for the learned score this is measured, not proved. "
+        f"Differences smaller than about {0.6 * z / max(1, n) ** 0.5:.2g} in rank mean are mostly ignored, by design."
+        + origin,
     )
 
 

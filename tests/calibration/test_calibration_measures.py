@@ -97,7 +97,7 @@ def test_delays_of_known_changes() -> None:
         assert low <= median <= high, name
         assert delays[name].median_s == 60.0 * (median - 1)
     assert trials.last_arming is not None
-    assert trials.last_arming.guarantee == "exact_if_iid"
+    assert trials.last_arming[0] == "exact_if_iid"
     again = try_changes(bank, of_key, found, seed=5)
     assert again.by_change == trials.by_change
 
@@ -111,7 +111,7 @@ def test_delays_of_pairs() -> None:
     assert delay.median_samples is not None
     assert 10 <= delay.median_samples <= 45
     assert trials.last_arming is not None
-    assert trials.last_arming.guarantee == "exact_if_iid"
+    assert trials.last_arming[0] == "exact_if_iid"
 
 
 def test_a_short_history_has_no_places() -> None:

@@ -168,6 +168,45 @@ def test_a_shift_is_found_named_and_dated(by: float, direction: str) -> None:
     assert "swapped" in alarm.guarantee_reason
 
 
+def autoregression(rng: np.random.Generator, n: int, phi: float) -> Matrix:
+    z = rng.normal(size=(n, 2))
+    for t in range(1, n):
+        z[t] += phi * z[t - 1]
+    return z
+
+
+@pytest.mark.parametrize("test", [True, False])
+def test_sides_that_depend_on_their_past_state_no_rate(test: bool) -> None:
+    rng = np.random.default_rng(11)
+    x, y = autoregression(rng, 900, 0.6), autoregression(rng, 900, 0.6)
+    y[600:] += 5.0
+    alarm = raised(run(PairBank(2, arl=1e4, test=test), x, y))[-1]
+    assert alarm.guarantee == ("none" if test else "exact_if_iid")
+    assert ("depended on former ones" in alarm.guarantee_reason) == test
+
+
+@pytest.mark.parametrize("how", ["alike", "drifting together", "in clusters", "apart", "held together", "heavy tails"])
+def test_sides_that_may_be_swapped_given_the_past_keep_their_rate(how: str) -> None:
+    """One in fifty would be called dependent: these are not."""
+    rng = np.random.default_rng(5)
+    n = 900
+    x, y = normal_pairs(n, 2, seed=5)
+    if how == "drifting together":
+        common = autoregression(rng, n, 0.95)
+        x, y = x + common, y + common
+    elif how == "in clusters":
+        size = np.exp(autoregression(rng, n, 0.95)[:, :1] / 2.0)
+        x, y = size * x, size * y
+    elif how == "apart":
+        y = y + 3.0
+    elif how == "held together":
+        x, y = np.zeros((n, 2)), np.where(rng.random((n, 2)) < 0.3, rng.normal(size=(n, 2)), 0.0)
+    elif how == "heavy tails":
+        x, y = rng.standard_cauchy((n, 2)), rng.standard_cauchy((n, 2))
+    y[600:] += 50.0
+    assert raised(run(PairBank(2, arl=1e4), x, y))[0].guarantee == "exact_if_iid"
+
+
 def test_a_change_of_variance_is_found() -> None:
     x, y = normal_pairs(1600, 2)
     y[CHANGE:] *= 2.0

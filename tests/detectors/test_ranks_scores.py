@@ -140,6 +140,25 @@ def test_one_sample_far_out_is_an_alarm_that_says_what_it_rests_on(side: float) 
     assert "80%" in alarm.guarantee_reason
 
 
+@pytest.mark.parametrize("spikes", [False, True])
+def test_what_is_stated_of_other_scores_leaves_sizes_out(spikes: bool) -> None:
+    """Their p-values are not exact, so that no bound of all scores together is proved where they are bet on."""
+    y = np.random.default_rng(7).normal(size=(900, 1))
+    y[600:] += 1.5
+    alarm = run(one(spikes=spikes), y)[0]
+    assert (alarm.reason, alarm.guarantee) == ("f0", "exact_if_iid")
+    assert ("but the size of single samples" in alarm.guarantee_reason) == spikes
+
+
+def test_an_alarm_for_a_size_says_what_it_rests_on_where_innovations_are_ranked() -> None:
+    y = np.random.default_rng(6).normal(size=(2600, 1))
+    y[2500] = 25.0
+    alarm = run(one(dependence="whiten"), y)[-1]
+    assert (alarm.reason, alarm.guarantee) == ("spike(f0)", "approximate")
+    assert "autoregressions" in alarm.guarantee_reason
+    assert "extrapolated" in alarm.guarantee_reason
+
+
 # --- square roots ------------------------------------------------------------------------------------------------
 
 
