@@ -81,7 +81,9 @@ def restore(config: Config, bus: Bus, topic: str, ends: dict[TopicPartition, int
     """Seconds to restore everything through the product."""
     tasks = make_tasks(config, bus, topic)
     starts = dict.fromkeys(ends, 0)
-    reading = Restore(bus.reader(), config.state.topic, tasks, starts, ends, time.monotonic, lambda *_: None)
+    reading = Restore(
+        bus.reader(), config.state.topic, tasks, starts, ends, time.monotonic, lambda *_: None, bus.stall_s
+    )
     began = time.perf_counter()
     while not all(part.done for part in reading.parts.values()):
         reading.step(0.2)
