@@ -38,7 +38,7 @@ class Run:
     def __init__(self, x_dims: int, y_dims: int, sigma: tuple[float, float], epsilon: float, room: int, **settings):
         judged, limits = judge.state_size(x_dims, y_dims), intervals.PER_VALUE * y_dims
         at = np.cumsum([0, 2 * x_dims, 2 * y_dims, 2, 2 * y_dims, y_dims, judged, limits]).tolist()
-        extra = 2 * y_dims + judge.SCORES * judge.PER_SCORE
+        extra = 2 * y_dims + judge.USUAL_ROWS
         self.op = lay_out(at[7], x_dims, y_dims, room, extra=extra, **settings)
         self.sigma, self.plan = sigma, kernel.Plan(20, 10**9, epsilon, 1.0, 1.0, 0.05, *at, self.op.end)
         self.floats, self.ints = np.zeros((1, self.op.end)), np.zeros((1, kernel.INTS), dtype=np.int64)

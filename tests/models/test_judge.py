@@ -95,6 +95,21 @@ def test_drift_rises_with_a_turn_that_leaves_the_law_of_a_sample_alone() -> None
         assert scores[:, 2010:2060, 1].mean() > 0.5
 
 
+def begins_to_follow(seed: int) -> Float:
+    """Independent noise that becomes an AR(1) of .6 behind sample 2,000: a sample has the same law."""
+    rng, z = np.random.default_rng(seed), np.zeros(2501)
+    for t in range(1, len(z)):
+        z[t] = 0.6 * z[t - 1] + rng.normal() if t > 2000 else 1.25 * rng.normal()
+    return z
+
+
+def test_drift_lasts_while_the_model_still_has_to_learn_the_change() -> None:
+    """Were its mean at x taken for usual, it would be back at 0 within 200 pairs, before a weak change is found."""
+    scores = np.stack([OnlineCME(1, 1).update(z[:-1], z[1:]).scores for z in map(begins_to_follow, range(8))])
+    assert abs(scores[:, 600:2000, 1].mean()) < 0.05
+    assert scores[:, 2200:2500, 1].mean() > 0.1
+
+
 def test_drift_has_one_spread_whatever_y_scatters_at_x() -> None:
     rng = np.random.default_rng(4)
     x = rng.normal(size=(6000, 1))

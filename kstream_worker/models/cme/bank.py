@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from kstream_worker.models.bank import SlotArrays, SlotBank, fingerprint_of
 from kstream_worker.models.cme import intervals, judge, kernel
 from kstream_worker.models.cme.arming import arm
-from kstream_worker.models.cme.judge import PER_SCORE, SCORES
+from kstream_worker.models.cme.judge import SCORES, USUAL_ROWS
 from kstream_worker.models.cme.kernel import FIXED_COLUMNS, INTS, Y_COLUMNS, Plan
 from kstream_worker.models.cme.layout import RLS, ROW, Operator, check_forgetting, lay_out, make_work
 from kstream_worker.models.contract import Column, Estimates, Features, Shape
@@ -306,7 +306,7 @@ def _lay_out(
         y_dims,
         atoms - atoms % 4,
         gain=RLS,
-        extra=2 * y_dims + SCORES * PER_SCORE,
+        extra=2 * y_dims + USUAL_ROWS,
         eta=ETA,
         gamma=forgetting,
         ridge=RIDGE,

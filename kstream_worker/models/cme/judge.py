@@ -6,13 +6,14 @@
 linear function of x, expect it; of mean 0 given the past where the model is right. A linear function, as it is learned
 from few pairs.
 
-What is usual is told in two stages. First the mean and variance at this x, which rows beside the operator learn. What
-that leaves goes together along the path of a system that is nearly deterministic: in states it seldom visits the
-operator knows less, and errs alike from one sample to the next. So the second stage expects of a score a mean and a
-variance that are linear in four terms: 1; how little is known of this x, by log(1 + v / usual) of two parts of the
-prediction's variance, p' P p and the squared distance of phi(x) from the dictionary's span; and the score's own recent
-values (squares, for the variance). Its coefficients are at least `BLOCK` pairs old, so that a change under way is not
-taken for usual.
+What is usual is told in two stages. First the mean and variance at this x, which rows beside the operator learn; of the
+drift the variance alone: its mean is 0 at any x while the operator is right, and what is learned of it within some
+hundred pairs after a change is the change. What that leaves goes together along the path of a system that is nearly
+deterministic: in states it seldom visits the operator knows less, and errs alike from one sample to the next. So the
+second stage expects of a score a mean and a variance that are linear in four terms: 1; how little is known of this x,
+by log(1 + v / usual) of two parts of the prediction's variance, p' P p and the squared distance of phi(x) from the
+dictionary's span; and the score's own recent values (squares, for the variance). Its coefficients are at least `BLOCK`
+pairs old, so that a change under way is not taken for usual.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from kstream_worker.numerics.math import log
 from kstream_worker.numerics.outline import outline
 
 SCORES = 2
-PER_SCORE = 2  # rows beside the operator: what a score's mean and variance at x are beyond the usual
+USUAL_ROWS = 3  # beside the operator, beyond usual at x: the innovation's mean and variance, the drift's variance
 USUAL = 0.002  # share of a pair in running means
 LEAST_SHARE = 0.1  # a predicted variance is at least this share of the usual one
 LEAST_INNOVATION = 0.1  # of the usual one, added before the logarithm
@@ -41,7 +42,7 @@ DRIFT_KEEP = 0.95  # forgetting
 DRIFT_RIDGE = 5.0
 
 TERMS = 4
-TERMS_KEEP = 0.999
+TERMS_KEEP = 0.9995
 TERMS_RIDGE = 10.0
 LEAST_VARIANCE = 0.2
 RECENT = 0.6  # weight of the score's former values against the latest
@@ -49,7 +50,7 @@ BLOCK = 100  # pairs from one renewal of the coefficients to the next
 
 # Sections of what a key holds: running means, then for each score:
 _LEVERAGE, _DISTANCE, _INNOVATION, _HEAD = 0, 1, 2, 3
-_MEAN, _VARIANCE, _VALUE, _SQUARE = 0, 1, 2, 3  # at this x beyond the operator's rows; recent values and squares
+_MEAN, _VARIANCE, _VALUE, _SQUARE = 0, 1, 2, 3  # usual ones (a drift's mean stays 0); recent values and squares
 _FIT = 4
 _FIT_SIZE = fading.section_size(TERMS, 1)
 _WAITING = _FIT + 2 * _FIT_SIZE  # coefficients of mean and variance that are in use from the next block on
@@ -125,7 +126,7 @@ def judge(
         row: of the key, changed.
         at: where in it the part of `state_size` begins.
         m: atoms in use.
-        first: the operator's first row for scores.
+        first: the operator's first row of `USUAL_ROWS`.
         judged: pairs of this key judged before.
         warmup: so many are judged before the second stage learns.
         ready: and so many before there are scores.
@@ -150,7 +151,10 @@ def judge(
     s.terms[2] = _beside_usual(held, _DISTANCE, rest_x, share)
     for k in range(SCORES):
         own = held[_HEAD + k * _SCORE_SIZE : _HEAD + (k + 1) * _SCORE_SIZE]
-        score = _beyond_usual_here(own, s.raw[k], share, first + PER_SCORE * k, w)
+        if k == 0:
+            score = _beyond_usual_here(own, s.raw[0], share, first, w)
+        else:
+            score = _in_usual_spread_here(own, s.raw[1], share, first + 2, w)
         if judged >= warmup:
             score = _beyond_expected(own, score, judged, ready, s)
         if judged >= ready:
@@ -197,6 +201,15 @@ def _beyond_usual_here(own: np.ndarray, raw: float, share: float, beside: int, w
     own[_MEAN] += share * (raw - own[_MEAN])
     own[_VARIANCE] += share * (error * error - own[_VARIANCE])
     return float(error / math.sqrt(variance))
+
+
+@inline
+def _in_usual_spread_here(own: np.ndarray, raw: float, share: float, beside: int, w: Work) -> float:
+    """First stage of a score of mean 0: in standard deviations at x; sets the misfit of its row."""
+    variance = max(own[_VARIANCE] + w.c[beside], LEAST_SHARE * own[_VARIANCE], TINY)
+    w.g[beside] = raw * raw - own[_VARIANCE] - w.c[beside]
+    own[_VARIANCE] += share * (raw * raw - own[_VARIANCE])
+    return float(raw / math.sqrt(variance))
 
 
 @inline

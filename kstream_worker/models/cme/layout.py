@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kstream_worker.models.cme.triangle import row_start
 from kstream_worker.models.nystrom import RIDGE_PERIOD
 
-ROW = 3  # of what the numbers of cme's row mean: snapshots of other rows are refused
+ROW = 4  # of what the numbers of cme's row mean: snapshots of other rows are refused
 
 # Columns of the operator's int64 state.
 ATOMS = 0  # m, atoms in use

@@ -7,7 +7,7 @@ import numpy as np
 from kstream_worker.models import scaling
 from kstream_worker.models.cme import judge
 from kstream_worker.models.cme import operator as cme
-from kstream_worker.models.cme.judge import PER_SCORE, SCORES
+from kstream_worker.models.cme.judge import USUAL_ROWS
 from kstream_worker.models.cme.layout import ATOMS, Work
 from kstream_worker.models.koopman.arming import hold
 from kstream_worker.models.koopman.layout import (
@@ -176,7 +176,7 @@ def walk(
                 continue
         m = whole[OPERATOR + ATOMS]
         rests = _observe(plan, row, m, x[t], y[t], s, w)
-        for i in range(PER_SCORE * SCORES):
+        for i in range(USUAL_ROWS):
             w.g[plan.op.room + plan.dims + i] = 0.0
         if not replay:
             innovation = rests[1] + rests[2]

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.models.cme import judge
-from kstream_worker.models.cme.judge import PER_SCORE, SCORES
+from kstream_worker.models.cme.judge import USUAL_ROWS
 from kstream_worker.models.cme.layout import OPERATOR_INTS, RLS, Operator, lay_out
 
-ROW = 3  # of what the numbers of a row mean: snapshots of other rows are refused
+ROW = 4  # of what the numbers of a row mean: snapshots of other rows are refused
 
 # Columns of the int64 row; 0 is the key's random stream number (nothing here draws).
 PHASE = 1
@@ -123,7 +123,7 @@ def make_plan(
         dims,
         atoms,
         gain=RLS,
-        extra=dims + PER_SCORE * SCORES,
+        extra=dims + USUAL_ROWS,
         eta=ETA,
         functions=2 * modes + len(horizons) * dims,
         gamma=gamma,
