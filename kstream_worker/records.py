@@ -232,7 +232,7 @@ class Scores:
     model.
 
     Attributes:
-        state: int8[n], 0 warming, 1 armed, 2 raised (held).
+        state: int8[n], 0 warming, 1 armed, 2 raised (held: no bets, after an alarm or until a season was seen).
         seq: int64[n], the sample's number within its key since the key was first seen, from 1.
         log_ratio: float64[n], log of the estimated relative ratio live / reference at the live sample; NaN while
         warming.

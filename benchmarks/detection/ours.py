@@ -41,6 +41,7 @@ def find(series: Series, options: Mapping[str, Any]) -> Found:
         _changes(raised),
         tuple(transition.guarantee for transition in raised),
         tuple(series.features.index(transition.features[0][0]) for transition in raised),
+        tuple(transition.incident is not None and transition.incident.repeat > 0 for transition in raised),
     )
 
 

@@ -24,7 +24,7 @@ def again(series: Series, found: Found) -> Found:
         if found.leading:
             part = part[:, [found.leading[k]]]
         changes.append(first + rank_split(part) if len(part) >= 2 * LEAST else found.changes[k])
-    return Found(found.alarms, tuple(changes), found.levels, found.leading)
+    return Found(found.alarms, tuple(changes), found.levels, found.leading, found.repeats)
 
 
 def rank_split(values: Floats) -> int:

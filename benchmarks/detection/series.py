@@ -45,12 +45,14 @@ class Found:
         changes: for each alarm the row at which it says the change began, at most the alarm's.
         levels: for each alarm the level of its guarantee; empty of detectors that state none.
         leading: for each alarm the feature that it names first; empty of detectors that name none.
+        repeats: for each alarm whether it repeats one whose incident is open; empty of detectors without incidents.
     """
 
     alarms: tuple[int, ...]
     changes: tuple[int, ...]
     levels: tuple[str, ...] = ()
     leading: tuple[int, ...] = ()
+    repeats: tuple[bool, ...] = ()
 
     @staticmethod
     def at(rows: list[int]) -> Found:

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.detection import setting
 from benchmarks.detection.run import Result, Row
 
-_WHOLE = ("found", "outside", "alarms", "samples")
+_WHOLE = ("found", "outside", "alarms", "incidents", "samples")
 
 
 def markdown(results: Sequence[Result]) -> str:

@@ -139,12 +139,15 @@ def _judge_changes(sets: Sequence[tcpd.Annotated], found: Finds) -> dict[str, fl
 
 
 def unlabelled(name: str, series: Sequence[Series], times: Mapping[str, Any]) -> Task:
-    measures = ("alarms", "per 1e5 samples", "claimed per 1e5", "samples")
+    measures = ("alarms", "per 1e5 samples", "incidents", "claimed per 1e5", "samples")
     return Task(name, tuple(series), times, measures, partial(_judge_unlabelled, series))
 
 
 def _judge_unlabelled(series: Sequence[Series], found: Finds) -> dict[str, float]:
-    """Alarms after the part for learning and their rate; the rate of those that claim a guarantee, where any can."""
+    """Alarms after the part for learning and their rate; the rate of those that claim a guarantee, where any can.
+
+    Incidents: the alarms that repeat none which is still up, of detectors that know of such.
+    """
     alarms = sum(row >= one.training for one in series for row in found[one.name].alarms)
     samples = sum(len(one) - one.training for one in series)
     measures = {"alarms": float(alarms), "per 1e5 samples": 1e5 * alarms / samples, "samples": float(samples)}
@@ -152,11 +155,18 @@ def _judge_unlabelled(series: Sequence[Series], found: Finds) -> dict[str, float
     if levels or not alarms:
         claimed = sum(row >= one.training and level != "none" for row, level, one in levels)
         measures["claimed per 1e5"] = 1e5 * claimed / samples
+    told = [(row, again, one) for one in series for row, again in _repeats(found[one.name])]
+    if told or not alarms:
+        measures["incidents"] = float(sum(row >= one.training and not again for row, again, one in told))
     return measures
 
 
 def _levels(found: Found) -> list[tuple[int, str]]:
     return list(zip(found.alarms, found.levels, strict=False))
+
+
+def _repeats(found: Found) -> list[tuple[int, bool]]:
+    return list(zip(found.alarms, found.repeats, strict=False))
 
 
 def is_unlabelled(task: Task) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from kstream_worker.detectors.ranking import place
-from kstream_worker.detectors.ranks_dependence import whiten_warmup
+from kstream_worker.detectors.ranks_dependence import season_harms, whiten_warmup
 from kstream_worker.detectors.ranks_keeping import choose_keeping, take_warmup
 from kstream_worker.detectors.ranks_layout import (
     AT_ATOMS,
@@ -40,7 +40,9 @@ from kstream_worker.detectors.ranks_layout import (
     PERIODS,
     ROOT_ALL,
     ROOT_AUTO,
+    SEASON_AUTO,
     SEASON_STARTED,
+    SEASONS,
     T_SIZE,
     TRANSFORM,
     V_ROOM,
@@ -52,7 +54,7 @@ from kstream_worker.detectors.ranks_layout import (
 )
 from kstream_worker.detectors.ranks_learned import RIDGE
 from kstream_worker.detectors.ranks_sample import take_roots, to_steps, wants_root
-from kstream_worker.detectors.season_search import take_seasons_out
+from kstream_worker.detectors.season_search import leave_in, take_seasons_out
 from kstream_worker.models import nystrom, scaling
 from kstream_worker.numerics.jit import inline, jit
 
@@ -84,8 +86,14 @@ def arm(row: np.ndarray, shorts: np.ndarray, state: np.ndarray, plan: np.ndarray
     times = np.empty(full, dtype=np.int64)
     take_warmup(row, shorts, state, plan, samples, times)
     _take_roots(samples, full, tested if tests else full // 2, state, plan)
-    if plan[PERIODS] > 0 and not take_seasons_out(samples, times, row, shorts, state, plan):
-        return False
+    if plan[PERIODS] > 0:
+        raw = samples.copy()
+        if not take_seasons_out(samples, times, row, shorts, state, plan):
+            return False
+        found = plan[SEASON_AUTO] == 1 and state[SEASONS] != 0
+        if found and season_harms(samples, raw, full, tested, row, plan):
+            leave_in(state)
+            samples = raw
     row[plan[AT_UNION] :] = 0.0
     shorts[: plan[AT_STEPS]] = 0
     state[WHITENED] = 0

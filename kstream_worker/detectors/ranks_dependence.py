@@ -8,6 +8,8 @@ by it would only hide changes. What is left is tested again, and said.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from kstream_worker.detectors.dependence import ENOUGH, INNOVATIONS, RAW, SQUARES, critical, unit_root_critical
@@ -53,6 +55,7 @@ CLUSTERS_LEVEL = 0.02  # of squares: a stricter test of a few hundred samples mi
 OTHERS_LEVEL = 0.2  # of the squares of other features, once some have clusters
 WITHOUT_TEST = 1.0  # once more than half have them
 LEVELS_LEVEL = 0.001  # of what is left
+WORSE = 3.0  # standard deviations of a fair coin's heads
 SQUARES_LEVEL = 0.01
 
 
@@ -89,6 +92,52 @@ def whiten_warmup(samples: np.ndarray, n: int, test: int, row: np.ndarray, state
                 _scale_sizes(samples, first, n, WITHOUT_TEST, row, state, plan, values)
         start_levels(samples, first, n, rooted, row, plan)
     state[LEFT_OVER] = _left_over(samples, first, n if whitened else test, row, state, plan, values)
+
+
+@jit
+def season_harms(
+    without: np.ndarray, samples: np.ndarray, n: int, test: int, row: np.ndarray, plan: np.ndarray
+) -> bool:
+    """Whether taking a season out makes innovations larger at most samples of more features than it makes them smaller.
+
+    Harmonics cut the corners of a day that has edges: where the series itself was level, and easily predicted, they
+    leave a wave. By how much a sample's innovation is larger does not count (an edge less than an hour wide is large
+    either way), only at how many samples, beyond `WORSE` standard deviations of chance.
+
+    Args:
+        without: float64[n * d], a warm-up less the season.
+        samples: float64[n * d], with it.
+        n: samples.
+        test: how many of the first are tested; the first half of these teaches the autoregressions.
+        row: the key's floats; scales and autoregressions are overwritten.
+        plan: layout.
+    """
+    d = plan[DIMS]
+    first = test // 2
+    sizes = _sizes(samples, n, test, row, plan)
+    others = _sizes(without, n, test, row, plan)
+    harmed = 0
+    for j in range(d):
+        larger = 0
+        for i in range(first, n):
+            larger += (1 if others[i, j] > sizes[i, j] else 0) - (1 if others[i, j] < sizes[i, j] else 0)
+        if abs(larger) > WORSE * math.sqrt(1.0 * (n - first)):
+            harmed += 1 if larger > 0 else -1
+    return harmed > 0
+
+
+@inline
+def _sizes(samples: np.ndarray, n: int, test: int, row: np.ndarray, plan: np.ndarray) -> np.ndarray:
+    """Sizes of innovations in the samples' own units, float64[n, d]."""
+    d = plan[DIMS]
+    _dependent(samples, test, row, plan, np.empty(n))
+    innovations = samples.copy()
+    _whiten(innovations, n, row, plan)
+    sizes = np.empty((n, d))
+    for i in range(n):
+        for j in range(d):
+            sizes[i, j] = abs(innovations[i * d + j]) * row[plan[AT_RAW_SCALE] + j]
+    return sizes
 
 
 @inline

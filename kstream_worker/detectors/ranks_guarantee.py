@@ -12,12 +12,14 @@ from kstream_worker.detectors.ranks_layout import (
     CHANGES,
     HELD,
     KEEPING,
+    LEFT_IN,
     LEFT_OVER,
     LEVELS_LEFT,
     MEANS,
     RESTLESS,
     SEASON_FIRST,
     SEASON_STARTED,
+    SEASON_TESTED,
     SEASONS,
     SLOT_LATEST,
     SQUARES_LEFT,
@@ -70,6 +72,8 @@ def _left(state: State, layout: Layout) -> Iterator[str]:
     not_sought = _not_sought(state, layout)
     if not_sought:
         yield not_sought
+    if state[SEASON_TESTED] == LEFT_IN:
+        yield "A season was found and is left in, as harmonics do not follow its edges; it may raise alarms."
     if state[UNIT_ROOTS] > 0:
         yield (
             f"Not stationary: in {state[UNIT_ROOTS]} of {layout.dims} features a unit root was not rejected (Dickey-"
@@ -126,7 +130,7 @@ def _taken_out(state: State, layout: Layout) -> str:
 
 def _not_sought(state: State, layout: Layout) -> str:
     """Which season `auto` could not look for yet; empty where it could look for both, or has found them."""
-    if not layout.season_auto:
+    if not layout.season_auto or state[SEASON_TESTED] == LEFT_IN:
         return ""
     seen = int(state[SLOT_LATEST] - state[SEASON_FIRST] // layout.slot_ms) if state[SEASON_STARTED] == 1 else 0
     if seen < _DAY_SPAN and not state[SEASONS] & 1:

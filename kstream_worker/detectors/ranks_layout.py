@@ -79,13 +79,14 @@ NO_DEPENDENCE, AUTO, WHITEN, THIN, BLOCKS = range(5)
 STATIONARY_SO_FAR, NOT_STATIONARY, TOLD = range(3)
 EVERY, CHANGES, THINNED, MEANS = range(4)  # which samples are ranked
 NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
+LEFT_IN = 1 << 40  # of SEASON_TESTED: a season was found, and is left in
 
 # Columns of the integer row (column 0 is the random stream).
 (
-    PHASE,  # WARMING, ARMED, RAISED (armed, with an alarm up: no bets)
+    PHASE,  # WARMING, ARMED, RAISED (no bets before UNTIL: of an alarm, or until bags hold enough of a season)
     SEQ,  # samples since the key was first seen
     CLOCK,  # running maximum of the key's event times, milliseconds
-    UNTIL,  # event time before which an alarm is not cleared
+    UNTIL,  # event time before which there are no bets, and an alarm is not cleared for another regime
     ALARM,  # 1 from `raised` to `cleared`
     HELD,  # 1 once an alarm was raised and the bags were kept
     COUNT,  # samples of the warm-up while warming; later since the warm-up's end, or since the last alarm was cleared
@@ -117,7 +118,7 @@ NOTHING_LEFT, LEVELS_LEFT, SQUARES_LEFT = 0, 1, 2
     SEASONS,  # bit p: period p is taken out; seasons outlive alarms
     SEASON_STARTED,  # 1 once its units are fixed
     SEASON_FIRST,  # civil time of the first sample, milliseconds, later by the gaps of a period or more
-    SEASON_TESTED,  # slots that had been seen when seasons were last tested for
+    SEASON_TESTED,  # slots that had been seen when seasons were last tested for; LEFT_IN: never again
     SLOT,  # the present slot, and its samples
     SLOT_N,
     SLOT_LATEST,  # newest slot of the history of seasons

@@ -12,6 +12,7 @@ import numpy as np
 from kstream_worker.detectors.ranks_layout import (
     AT_SEASON_HISTORY,
     DIMS,
+    LEFT_IN,
     PERIOD,
     SEASON_AUTO,
     SEASON_FIRST,
@@ -84,6 +85,13 @@ def test_is_due(state: np.ndarray, plan: np.ndarray) -> bool:
     tested = state[SEASON_TESTED]
     due = DAY_SPAN if tested < DAY_SPAN else tested // 168 * 168 + 168
     return bool(state[SLOT_LATEST] - state[SEASON_FIRST] // plan[SLOT_MS] >= due)
+
+
+@inline
+def leave_in(state: np.ndarray) -> None:
+    """What was found is of no use: it stays in, and is not looked for again."""
+    state[SEASONS] = 0
+    state[SEASON_TESTED] = LEFT_IN
 
 
 @jit

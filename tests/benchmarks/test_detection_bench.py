@@ -208,8 +208,10 @@ def test_without_data_the_command_says_what_to_set(tmp_path: Path, capsys: pytes
 def test_rates_without_labels_stand_beside_what_is_stated_and_claimed() -> None:
     series = shifted()
     task = tasks.unlabelled("null", [series], {"dead_time_ms": 0})
-    found = {"shifted": Found((100, 300, 600), (90, 290, 590), ("none", "none", "approximate"))}
-    assert task.judge(found) == {"alarms": 2.0, "per 1e5 samples": 250.0, "claimed per 1e5": 125.0, "samples": 800.0}
-    assert "claimed per 1e5" not in task.judge({"shifted": Found.at([300])})
+    levels, repeats = ("none", "none", "approximate"), (False, False, True)
+    found = {"shifted": Found((100, 300, 600), (90, 290, 590), levels, repeats=repeats)}
+    rates = {"alarms": 2.0, "per 1e5 samples": 250.0, "samples": 800.0}
+    assert task.judge(found) == rates | {"claimed per 1e5": 125.0, "incidents": 1.0}
+    assert task.judge({"shifted": Found.at([100, 300, 600])}) == rates  # peers know of neither
     [stated] = control_rows(task, our_rows(task))
     assert stated.measures["per 1e5 samples"] == 1e5 / setting.EVERYWHERE["arl"]

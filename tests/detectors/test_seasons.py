@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors.civil import CivilClock
 from kstream_worker.detectors.ranks import RankBank
-from kstream_worker.detectors.ranks_layout import PHASE, SEASONS, WARMING, Options
+from kstream_worker.detectors.ranks_layout import ARMED, LEFT_IN, PHASE, SEASON_TESTED, SEASONS, WARMING, Options
 from kstream_worker.detectors.ranks_rows import make_layout
 from kstream_worker.numerics.math import sincos_of_turns
 from kstream_worker.records import Scores, Transition
@@ -94,6 +94,17 @@ def test_a_week_and_a_day_of_hours() -> None:
     assert raised(run(bank_of(period=(DAY, WEEK)), y, times)) == []
 
 
+@pytest.mark.parametrize(("minutes", "armed"), [(5, 600 + 2 * 288 - 100), (2, 720 + 720 - 100), (1, 1_440), (60, 600)])
+def test_no_bets_before_the_bags_hold_a_day_twice(minutes: int, armed: int) -> None:
+    """At arming they hold 100 samples. Of two minutes one day fits into their 1,000, of one none, which is no reason to
+    wait; of an hour 100 are four days.
+    """
+    times = MIDNIGHT + minutes * 60_000 * np.arange(2_000)
+    scores = run(bank_of(period=(DAY,)), shape(times)[:, None] + noise(2_000, seed=13), times)
+    assert int(np.flatnonzero(scores.state == ARMED)[0]) in range(armed - 1, armed + 3)
+    assert scores.transitions == []
+
+
 def test_gaps_do_no_harm() -> None:
     """Samples that are missing at random, and whole days: the season is one of event time."""
     rng = np.random.default_rng(4)
@@ -143,6 +154,43 @@ def test_a_day_is_found_and_said() -> None:
     later = times[-1] + 5 * 60_000 * (1 + np.arange(400))
     alarm = raised(run(bank, shape(later)[:, None] + 5.0, later, slot))[0]
     assert "Seasons of 1 d are taken out as found by a test." in alarm.guarantee_reason
+
+
+def office_hours(times: Times, seed: int, spread: float) -> Matrix:
+    """20 at night, 80 from about nine to six; both edges come some minutes early or late."""
+    rng = np.random.default_rng(seed)
+    day, late = times // DAY - times[0] // DAY, rng.integers(-10, 11, size=(int(np.ptp(times) // DAY) + 2, 2)) * 60_000
+    at = times % DAY
+    on = (at >= 9 * HOUR + late[day, 0]) & (at < 18 * HOUR + late[day, 1])
+    result: Matrix = np.where(on, 80.0, 20.0) + spread * rng.uniform(size=len(times))
+    return result[:, None]
+
+
+def test_a_day_with_edges_is_left_in_and_said() -> None:
+    """Three harmonics would make a wave of a level night."""
+    times = MIDNIGHT + 5 * 60_000 * np.arange(4_000)
+    bank = bank_of(arl=1e20, period="auto")
+    slot = bank.allocate(b"key")
+    scores = run(bank, office_hours(times, 14, spread=0.1), times, slot)
+    assert bank._slots.ints[slot, SEASONS] == 0
+    assert bank._slots.ints[slot, SEASON_TESTED] == LEFT_IN
+    level, reason = bank.guarantee(slot)
+    assert level == "none"
+    assert "A season was found and is left in" in reason
+    assert "could not be looked for yet" not in reason
+    assert (np.diff((scores.state == WARMING).astype(int)) == 1).sum() == 1  # it warmed up anew once, to find that out
+
+
+def test_a_day_with_edges_raises_no_more_alarms_than_stated() -> None:
+    times = MIDNIGHT + 5 * 60_000 * np.arange(4_000)
+    settings = {"arl": 1_000.0, "period": "auto", "on_alarm": "hold", "dead_time_ms": DAY, "escalation": 10.0}
+    bank = bank_of(capacity=8, **settings)
+    alarms = []
+    for key in range(8):
+        slot = bank.allocate(b"%d" % key)
+        alarms += raised(run(bank, office_hours(times, key, spread=(0.0, 0.1, 1.0, 5.0)[key % 4]), times, slot))
+    assert len(alarms) <= 8 * 3_400 / 1_000  # 44 of such keys while three harmonics were taken out
+    assert {alarm.guarantee for alarm in alarms} == {"none"}
 
 
 def test_a_day_is_found_later_where_the_warm_up_is_short_of_three() -> None:
