@@ -46,7 +46,8 @@ _LARGEST = 3e38
 
 
 @inline
-def _narrow(value: float) -> np.float32:
+def narrow(value: float) -> np.float32:
+    """As a 32-bit float, the largest in the place of larger ones."""
     return np.float32(min(max(value, -_LARGEST), _LARGEST))
 
 
@@ -89,7 +90,7 @@ def remember(
     if seq % KEEP_EVERY == 0 and seq - length >= state[WARM_SEQ] and settled and steps[0] != UNRANKED:
         _keep(history[at * d : (at + 1) * d], row, state, plan)
     for j in range(d):
-        history[at * d + j] = _narrow(raw[j] - row[plan[AT_ORIGIN] + j])
+        history[at * d + j] = narrow(raw[j] - row[plan[AT_ORIGIN] + j])
         steps[j] = q[j]
     state[plan[AT_TIMES] + at] = time
 
@@ -153,7 +154,7 @@ def settle(row: np.ndarray, state: np.ndarray, plan: np.ndarray) -> None:
         shift = select(values, n, n // 2)
         row[plan[AT_ORIGIN] + j] += shift
         for i in range(len(remembered) // d):
-            remembered[i * d + j] = _narrow(np.float64(remembered[i * d + j]) - shift)
+            remembered[i * d + j] = narrow(np.float64(remembered[i * d + j]) - shift)
 
 
 @jit

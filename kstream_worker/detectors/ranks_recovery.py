@@ -48,7 +48,7 @@ from kstream_worker.detectors.ranks_layout import (
     STRETCH_SUM,
     WARM_SEQ,
 )
-from kstream_worker.detectors.recovery import WRONG_EVERY, bet_back, stake
+from kstream_worker.detectors.recovery import WRONG_EVERY, has_paid, stake
 from kstream_worker.models.scaling import select
 from kstream_worker.numerics.jit import inline, jit
 from kstream_worker.numerics.math import log
@@ -146,13 +146,10 @@ def watch(raw: np.ndarray, row: np.ndarray, state: np.ndarray, plan: np.ndarray)
         return False
     margin = row[MARGIN]
     mean = row[STRETCH_SUM] / state[STRETCH_N]
-    row[BACK] = bet_back(row[BACK], state[STRETCH_N], margin, _UNIFORM, mean)
+    paid = has_paid(row, BACK, state[STRETCH_N], margin, _UNIFORM, mean)
     row[STRETCH_SUM] = 0.0
     state[STRETCH_N] = 0
-    if row[BACK] < WRONG_EVERY:
-        return False
-    row[BACK] = 0.0
-    return _latest_are_old(row, state, plan)
+    return paid and _latest_are_old(row, state, plan)
 
 
 @jit

@@ -23,6 +23,7 @@ from kstream_worker.detectors.ranks_layout import (
 )
 from kstream_worker.detectors.ranks_rows import runs_of_column
 from kstream_worker.detectors.ranks_spikes import LAST
+from kstream_worker.detectors.remembered import StreamKey
 from kstream_worker.detectors.whitening import AR_ORDER
 
 _OFF = 1.0  # warm-up scales by which a level must be off to be called so
@@ -89,7 +90,8 @@ def read_crossing(
     picked = scores[layout.hidden : layout.level] if column == layout.hidden else ()
     looked_at = scores[: layout.fixed] + picked
     spike = layout.spikes <= column < layout.hidden
-    told = explain(row, shorts, state, layout, names, looked_at, _place_of(column, layout), spike=spike)
+    key = StreamKey(row, shorts, state, layout, names, looked_at)
+    told = explain(key, _place_of(column, layout), spike=spike)
     return crossing if told is None else crossing._replace(**told._asdict())
 
 

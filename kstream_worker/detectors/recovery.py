@@ -9,6 +9,8 @@ average once in A samples at the earliest: R less the samples so far is a superm
 
 from __future__ import annotations
 
+import numpy as np
+
 from kstream_worker.numerics.jit import inline
 
 WRONG_EVERY = 10_000.0  # samples, at least in the mean, until a change that lasts is said to be over
@@ -35,3 +37,31 @@ def bet_back(back: float, samples: int, margin: float, variance: float, payoff: 
     """
     after: float = (back + samples) * (1.0 + stake(margin, variance) * (margin - payoff))
     return after
+
+
+@inline
+def has_paid(row: np.ndarray, at: int, samples: int, margin: float, variance: float, payoff: float) -> bool:
+    """Bet in place, `row[at]` being R; whether that pays enough. Then R begins anew."""
+    row[at] = bet_back(row[at], samples, margin, variance, payoff)
+    if row[at] < WRONG_EVERY:
+        return False
+    row[at] = 0.0
+    return True
+
+
+@inline
+def is_over(
+    row: np.ndarray, at: int, margin: float, variance: float, payoff: float, evidence: float, threshold: float
+) -> bool:
+    """Whether what raised an alarm is gone: its score pays no more, and no other has begun to.
+
+    Args:
+        row: the key's floats, R at `at`.
+        at: where R stands.
+        margin: m.
+        variance: of the payoff once the change is over.
+        payoff: of this sample.
+        evidence: of the key.
+        threshold: of the key.
+    """
+    return has_paid(row, at, 1, margin, variance, payoff) and evidence < SLIGHT * threshold

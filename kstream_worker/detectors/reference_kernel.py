@@ -71,7 +71,7 @@ from kstream_worker.detectors.ranks_layout import (
 from kstream_worker.detectors.ranks_layout import DIVERGENCE as AT_DIVERGENCE
 from kstream_worker.detectors.ranks_learned import REFRESH, learn, ratio, refresh, score
 from kstream_worker.detectors.ranks_sample import to_steps
-from kstream_worker.detectors.recovery import SLIGHT, WRONG_EVERY, bet_back
+from kstream_worker.detectors.recovery import is_over
 from kstream_worker.detectors.reference_bets import (
     LEARNED_BETS,
     LINEAR,
@@ -162,29 +162,19 @@ def walk(
                 answers[EVIDENCE, i] = evidence_of(row, state, plan, weights, threshold)
                 if answers[EVIDENCE, i] >= threshold:
                     return CROSSED, i
-                if state[ALARM] == 1 and _is_over(row, state, answers[EVIDENCE, i], threshold, z, plan, work):
-                    return RECOVERED, i
+                if state[ALARM] == 1:
+                    margin = _margin(state, z, plan)
+                    payoff = work[LOCATED, PAYOFFS]
+                    if is_over(row, BACK, margin, LINEAR * LINEAR, payoff, answers[EVIDENCE, i], threshold):
+                        return RECOVERED, i
     return FINISHED, len(slots)
 
 
 @inline
-def _is_over(
-    row: np.ndarray,
-    state: np.ndarray,
-    evidence: float,
-    threshold: float,
-    z: float,
-    plan: np.ndarray,
-    work: np.ndarray,
-) -> bool:
-    """Whether the drift that raised the alarm is gone: its payoff is near the tolerance, and no other has begun."""
+def _margin(state: np.ndarray, z: float, plan: np.ndarray) -> float:
+    """Mean payoff of a drift that lasts, of the score that leads the alarm."""
     n = state[V_SIZE] if state[LEAD] < plan[DIMS] * PAYOFFS else state[V_SIZE] - state[V_SIZE] // 2
-    margin = BEYOND * z * LINEAR / math.sqrt(1.0 * n)
-    row[BACK] = bet_back(row[BACK], 1, margin, LINEAR * LINEAR, work[LOCATED, PAYOFFS])
-    if row[BACK] < WRONG_EVERY:
-        return False
-    row[BACK] = 0.0
-    return bool(evidence < SLIGHT * threshold)
+    return BEYOND * z * LINEAR / math.sqrt(1.0 * n)
 
 
 @inline

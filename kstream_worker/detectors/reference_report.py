@@ -12,6 +12,7 @@ from kstream_worker.detectors.ranks_layout import BEST, LEVELS_LEFT, SEQ, SQUARE
 from kstream_worker.detectors.ranks_report import scores_of_samples, singles_of, whole
 from kstream_worker.detectors.reference_bets import LEARNED_PAYOFFS, PAYOFF_DIRECTION, PAYOFFS, SIDED_BETS, STAKES
 from kstream_worker.detectors.reference_layout import FROM_FILE, FROM_SHARED, LATE, LEFT_OVER, ORIGIN
+from kstream_worker.detectors.remembered import FrozenKey
 
 _CLEARLY = 10.0  # by how much one side's bets must lead the other's
 _SMALLEST_RUN = 20.0  # a run has to have paid this much to say anything about its features
@@ -39,7 +40,7 @@ def read_crossing(
     scores = scores_of_samples(names, layout)
     column = int(state[BEST])
     crossed = column if column < len(scores) else None
-    told = explain(row, shorts, state, layout, names, scores, crossed, spike=False, frozen=True)
+    told = explain(FrozenKey(row, shorts, state, layout, names, scores), crossed)
     if told is None:
         return crossing
     if told.explanation.change_seq_low is None:
