@@ -9,7 +9,13 @@ after 1,500 samples; A = 10,000, the default escalation, `on_alarm` rebase and h
 - *visits* end after 100 samples, before a warm-up is over, or (hold) after 1,000: recoveries after the end, their
   delay, and incidents that begin after it, within 2,000 samples, all of them pages for nothing.
 
-Streams that alarm before the change, and visits that raise nothing, are left out. The last line is one JSON object; the
+Streams that alarm before the change, and visits that raise nothing, are left out.
+
+- *differences* of pairs, d = 2: 20 streams of each size whose live side differs in one feature by 0 to 1 standard
+  deviations for 20,000 pairs and then no more for 8,000: alarms, incidents, recoveries before the end, all of them
+  wrong (but of size 0), and the delay of those after it, of the alarms that are up at the end.
+
+The last line is one JSON object; the
 exit code is 1 where 120 steps give more than 122 alarms with `rebase`, the mode that promises one for each.
 """
 
@@ -23,6 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kstream_worker.detectors.pairs import PairBank
 from kstream_worker.detectors.ranks import RankBank
 from kstream_worker.records import Transition
 
@@ -32,6 +39,8 @@ STREAMS, PER, MOST = 600, 120, 122
 ARL, ESCALATION = 10_000.0, 10.0
 SECOND = 1000
 SETTINGS = {"rebase": 0, "hold": 100 * SECOND}  # dead time, milliseconds
+DIFFERENCES = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
+PAIRS_BEFORE, PAIRS, PAIRS_AFTER, PAIR_STREAMS = 1000, 20_000, 8000, 20
 VISITS = (("rebase", 100), ("hold", 100), ("hold", 1000))
 
 
@@ -111,6 +120,42 @@ def visits(on_alarm: str, stay: int) -> dict[str, float]:
     }
 
 
+def differences(on_alarm: str, size: float) -> dict[str, float]:
+    """One size of difference between the sides of pairs."""
+    n, end = PAIRS_BEFORE + PAIRS + PAIRS_AFTER, PAIRS_BEFORE + PAIRS
+    x, y = np.random.default_rng(round(100 * size)).normal(size=(2, n, PAIR_STREAMS, 2))
+    y[PAIRS_BEFORE:end, :, 0] += size
+    bank = PairBank(
+        2,
+        arl=ARL,
+        escalation=ESCALATION,
+        on_alarm=on_alarm,
+        dead_time_ms=SETTINGS[on_alarm],
+        capacity=PAIR_STREAMS,
+    )
+    slots = [bank.allocate(b"%d" % key) for key in range(PAIR_STREAMS)]
+    times = np.repeat(SECOND * np.arange(n), PAIR_STREAMS)
+    scores = bank.update(np.tile(np.array(slots), n), x.reshape(-1, 2), y.reshape(-1, 2), times)
+    own = [[one for one in scores.transitions if one.slot == slot and one.seq > PAIRS_BEFORE] for slot in slots]
+    before = [[one for one in told if one.seq <= end] for told in own]
+    raised = [[one.incident for one in told if one.kind == "raised" and one.incident] for told in before]
+    up = [told for told, early in zip(own, before, strict=True) if early and early[-1].kind == "raised"]
+    ends = [next((one.seq - end for one in told if one.seq > end and one.kind == "cleared"), None) for told in up]
+    delays = [delay for delay in ends if delay is not None]
+    incidents = [len({one.seq for one in found}) for found in raised]
+    return {
+        "found": sum(map(bool, raised)),
+        "alarms": sum(map(len, raised)),
+        "incidents": sum(incidents),
+        "with_several": sum(count > 1 for count in incidents),
+        "recovered": sum(one.reason == "recovered" for told in before for one in told),
+        "up_at_the_end": len(up),
+        "never_cleared": len(up) - len(delays),
+        "delay": float(np.median(delays)) if delays else -1.0,
+        "delay_90": float(np.quantile(delays, 0.9)) if delays else -1.0,
+    }
+
+
 def _recovered(told: Sequence[Transition]) -> int:
     """Number of the sample at which the first recovery was found; 0 for none."""
     return next((one.seq for one in told if one.reason == "recovered"), 0)
@@ -125,6 +170,9 @@ def main() -> None:
     for on_alarm, stay in VISITS:
         found[f"visits_{on_alarm}_{stay}"] = visits(on_alarm, stay)
         print(f"visits_{on_alarm}_{stay}", found[f"visits_{on_alarm}_{stay}"], flush=True)
+    for on_alarm, size in product(SETTINGS, DIFFERENCES):
+        found[f"differences_{on_alarm}_{size}"] = differences(on_alarm, size)
+        print(f"differences_{on_alarm}_{size}", found[f"differences_{on_alarm}_{size}"], flush=True)
     print(json.dumps(found))
     row = found["steps_rebase"]
     sys.exit(row["alarms"] * PER > MOST * row["steps"])

@@ -128,9 +128,11 @@ class AlarmBank(SlotBank):
             incident[_REPEATS] += 1
         else:
             incident[:] = state[at.seq], state[at.clock], 0, 0, 0
-        leading = self._bit(crossing.features[0][0])
-        incident[_ROSE] |= leading * (crossing.direction != "down")
-        incident[_FELL] |= leading * (crossing.direction != "up")
+        told = crossing.explanation
+        dependence = told is not None and told.kind == "dependence"
+        for name, _ in crossing.features[: 1 + dependence]:  # of two that no longer go together, either may lead next
+            incident[_ROSE] |= self._bit(name) * (crossing.direction != "down")
+            incident[_FELL] |= self._bit(name) * (crossing.direction != "up")
 
     def _incident(self, slot: int) -> Incident:
         seq, time_ms, repeats = (

@@ -60,12 +60,22 @@ def compare(before: NDArray[np.float64], after: NDArray[np.float64], ordered: in
         after: float64[m] in the order of time, m >= 1.
         ordered: so many at the end of `before` follow one another in time.
     """
-    return Change(*_compare(before, after, ordered))
+    return Change(*_compare(before, after, ordered, False))
+
+
+def compare_pairs(before: NDArray[np.float64], after: NDArray[np.float64]) -> Change:
+    """The same of the two sides of pairs: `level` and `spread` are standardised signed ranks of differences.
+
+    Args:
+        before: float64[n] in the order of time, n >= 1.
+        after: float64[n], the other sides.
+    """
+    return Change(*_compare(before, after, len(before), True))
 
 
 @jit
 def _compare(
-    before: np.ndarray, after: np.ndarray, ordered: int
+    before: np.ndarray, after: np.ndarray, ordered: int, paired: bool
 ) -> tuple[float, float, float, float, float, float, float, float, int, float]:
     center_b, spread_b = _center_and_spread(before)
     center_a, spread_a = _center_and_spread(after)
@@ -79,18 +89,42 @@ def _compare(
     repeats = 0
     for i in range(len(before) - ordered + 1, len(before)):
         repeats += 1 if before[i] == before[i - 1] else 0
+    off_a, off_b = np.abs(after - center_a), np.abs(before - center_b)
+    level = signed_ranks(after - before) if paired else rank_sum(after, before)
+    wider = signed_ranks(off_a - off_b) if paired else rank_sum(off_a, off_b)
     return (
         center_b,
         spread_b,
         center_a,
         spread_a,
-        rank_sum(after, before),
-        _widened(rank_sum(np.abs(after - center_a), np.abs(before - center_b)), ratio, len(before), len(after)),
+        level,
+        _widened(wider, ratio, len(before), len(after)),
         ratio,
         _distance(before, after),
         still,
         repeats / max(1, ordered - 1),
     )
+
+
+@jit
+def signed_ranks(differences: np.ndarray) -> float:
+    """Standardised signed-rank statistic: positive where differences are; those of 0 say nothing, ties share ranks.
+
+    F. Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1, 1945.
+
+    Args:
+        differences: float64[n].
+    """
+    total = squares = 0.0
+    for d in differences:
+        if d != 0.0:
+            rank = 0.5
+            for other in differences:
+                if other != 0.0 and abs(other) <= abs(d):
+                    rank += 1.0 if abs(other) < abs(d) else 0.5
+            total += rank if d > 0.0 else -rank
+            squares += rank * rank
+    return total / math.sqrt(squares) if squares > 0.0 else 0.0
 
 
 @inline

@@ -43,16 +43,19 @@ from kstream_worker.detectors.pairs_state import (
     COUNT,
     DEPENDENT,
     ESCALATION,
+    FIRST,
     HELD,
     INCIDENT,
     INTS,
     LEAD,
+    MARGIN,
     OUTLIVING,
     PHASE,
     RAISED,
     RATE,
     SEQ,
     SIDE,
+    SINCE,
     UNTIL,
     VERSION,
     WARM_TIME,
@@ -151,7 +154,8 @@ class PairBank(AlarmBank):
             "seed": seed,
             **rules.settings(),
         }
-        slots = SlotArrays(KIND, fingerprint_of(settings), seed, floats=self._plan.floats, ints=INTS, capacity=capacity)
+        ints = INTS + self._plan.length
+        slots = SlotArrays(KIND, fingerprint_of(settings), seed, floats=self._plan.floats, ints=ints, capacity=capacity)
         super().__init__(slots, arl, rules, dead_time_ms)
 
     def update(self, slots: IntColumn, x: FloatMatrix | None, y: FloatMatrix, times: IntColumn) -> Scores:
@@ -232,6 +236,8 @@ class PairBank(AlarmBank):
         state[DEPENDENT] = int(self._test and differences_depend(floats, self._table))
         fit(floats, state, self._table)
         state[COUNT] = 0
+        state[SINCE] = state[SEQ]
+        state[FIRST] = state[SEQ] + 1
         state[PHASE] = RAISED if state[CLOCK] < state[UNTIL] else ARMED
         return []
 
@@ -240,7 +246,10 @@ class PairBank(AlarmBank):
         crossing = read_crossing(floats, state, self._plan, self.feature_names)
         told = self._superseded(row, slot, crossing)
         told.append(self._raised(row, slot, evidence, crossing))
-        state[LEAD], state[SIDE] = lead_of(floats, self._plan)
+        lead = lead_of(floats, self._plan)
+        again = state[ALARM] == 1 and state[LEAD] == lead.column  # measured twice, it is better known
+        floats[MARGIN] = 0.5 * (floats[MARGIN] + lead.margin) if again else lead.margin
+        state[LEAD], state[SIDE] = lead.column, lead.side
         floats[BACK] = 0.0
         self._put_up(slot)
         self._rearm(slot)

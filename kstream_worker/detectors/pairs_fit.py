@@ -36,7 +36,7 @@ def fit(row: np.ndarray, state: np.ndarray, at: np.ndarray) -> None:
 
     Args:
         row: float64[plan.floats] of the key, changed.
-        state: int64[INTS] of the key; the number of atoms is set.
+        state: int64[INTS + plan.length] of the key; the number of atoms is set.
         at: the plan's table.
     """
     d = at[DIMS]

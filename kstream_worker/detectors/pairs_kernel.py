@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from kstream_worker.detectors import battery
+from kstream_worker.detectors.history import narrow
 from kstream_worker.detectors.pairs_state import (
     ALARM,
     ALARM_TIME,
@@ -21,6 +22,7 @@ from kstream_worker.detectors.pairs_state import (
     AT_GAIN,
     AT_MIDDLE,
     AT_NARROW,
+    AT_RECENT,
     AT_RUN_SEQ,
     AT_RUN_TIME,
     AT_RUNS,
@@ -39,7 +41,10 @@ from kstream_worker.detectors.pairs_state import (
     ESCALATION,
     ESTIMATORS,
     FIXED,
+    INTS,
     LEAD,
+    LENGTH,
+    MARGIN,
     MIDDLE,
     NARROW,
     PHASE,
@@ -50,6 +55,7 @@ from kstream_worker.detectors.pairs_state import (
     RUNS,
     SEQ,
     SIDE,
+    SINCE,
     UNTIL,
     WARM_TIME,
     WARMING,
@@ -57,7 +63,7 @@ from kstream_worker.detectors.pairs_state import (
     WIDE,
     Plan,
 )
-from kstream_worker.detectors.recovery import SLIGHT, WRONG_EVERY, bet_back
+from kstream_worker.detectors.recovery import is_over
 from kstream_worker.detectors.report import advance_runs
 from kstream_worker.detectors.thresholds import LARGEST, threshold_of
 from kstream_worker.models import nystrom, scaling
@@ -69,7 +75,6 @@ NARROW_ETA, NARROW_DECAY = 0.1, 0.02
 FORGETTING = 0.995
 RIDGE = 1.0
 RATIO_FLOOR = 1e-6
-MARGIN = 0.15  # mean payoff of a difference that lasts: that of a shift by a quarter of a standard deviation
 VARIANCE = 0.4  # of the payoff of a score of pairs that are alike
 
 FINISHED = 0  # no pair is left
@@ -116,7 +121,7 @@ def walk(
         y: float64[n, d], finite.
         times: int64[n].
         floats: float64[slots, plan.floats], state.
-        ints: int64[slots, INTS], state.
+        ints: int64[slots, INTS + plan.length], state.
         at: the plan's table.
         weights: float64[columns], of one bet of each column.
         alpha: weight of the live side in the relative ratio.
@@ -136,6 +141,7 @@ def walk(
         state[CLOCK] = clock
         if state[PHASE] == RAISED and clock >= state[UNTIL]:
             state[PHASE] = ARMED
+            state[SINCE] = state[SEQ]
         state[SEQ] += 1
         state_seq[0, i] = state[PHASE]
         state_seq[1, i] = state[SEQ]
@@ -148,29 +154,22 @@ def walk(
             if state[COUNT] == at[WARMUP]:
                 return FULL, i
         else:
+            _remember(row, state, x[i], y[i], times[i], at)
             fy, divergence, evidence = _judge(row, state, x[i], y[i], times[i], at, weights, alpha, work, powers)
             answers[LOG_RATIO, i] = fy
             answers[DIVERGENCE, i] = divergence
             answers[EVIDENCE, i] = evidence
             if evidence >= LARGEST and threshold > LARGEST:
                 row[at[AT_STATISTIC] : at[AT_RUN_SEQ]] = 0.0  # as large as evidence gets: all bets begin anew
+                state[SINCE] = state[SEQ]
                 answers[EVIDENCE, i] = LARGEST
             elif evidence >= threshold:
                 return CROSSED, i
-            if state[ALARM] == 1 and state[PHASE] == ARMED and _is_over(row, state, evidence, threshold, work):
-                return RECOVERED, i
+            if state[ALARM] == 1 and state[PHASE] == ARMED:
+                payoff = state[SIDE] * work[_PAYOFF, state[LEAD]]
+                if is_over(row, BACK, row[MARGIN], VARIANCE, payoff, evidence, threshold):
+                    return RECOVERED, i
     return FINISHED, len(slots)
-
-
-@inline
-def _is_over(row: np.ndarray, state: np.ndarray, evidence: float, threshold: float, work: np.ndarray) -> bool:
-    """Whether the difference that raised the alarm is gone: its score pays no more, and no other has begun to."""
-    payoff = state[SIDE] * work[_PAYOFF, state[LEAD]]
-    row[BACK] = bet_back(row[BACK], 1, MARGIN, VARIANCE, payoff)
-    if row[BACK] < WRONG_EVERY:
-        return False
-    row[BACK] = 0.0
-    return bool(evidence < SLIGHT * threshold)
 
 
 @jit
@@ -194,6 +193,19 @@ def _keep(row: np.ndarray, state: np.ndarray, x: np.ndarray, y: np.ndarray, at: 
         row[start + j] = x[j]
         row[start + d + j] = y[j]
     state[COUNT] += 1
+
+
+@inline
+def _remember(row: np.ndarray, state: np.ndarray, x: np.ndarray, y: np.ndarray, time: int, at: np.ndarray) -> None:
+    """Put a pair into the ring of the last ones, for explanations; state[SEQ] is its number already."""
+    d = at[DIMS]
+    k = state[SEQ] % at[LENGTH]
+    ring = row[at[AT_RECENT] : at[AT_GAIN]].view(np.float32)
+    center = row[at[AT_CENTER] :]
+    for j in range(d):
+        ring[2 * k * d + j] = narrow(x[j] - center[j])
+        ring[(2 * k + 1) * d + j] = narrow(y[j] - center[j])
+    state[INTS + k] = time
 
 
 @inline

@@ -1,4 +1,6 @@
-"""What a key's state says when its evidence crosses: score, direction, change time, features. Decides nothing."""
+"""What a key's state says when its evidence crosses: score, direction, change time, features. Decides nothing, but for
+`lead_of`: by which score an alarm is watched for its end.
+"""
 
 from __future__ import annotations
 
@@ -9,44 +11,98 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
 from kstream_worker.detectors.battery import RUN_STAKES, STAKES
-from kstream_worker.detectors.pairs_state import ATOMS, ESTIMATORS, MIDDLE, NARROW, WIDE, Plan, column_weights
+from kstream_worker.detectors.explanation import explain
+from kstream_worker.detectors.pairs_kernel import VARIANCE
+from kstream_worker.detectors.pairs_remembered import PairKey
+from kstream_worker.detectors.pairs_state import (
+    ATOMS,
+    ESTIMATORS,
+    MIDDLE,
+    NARROW,
+    SEQ,
+    SINCE,
+    WIDE,
+    Plan,
+    column_weights,
+)
 from kstream_worker.models import nystrom
+from kstream_worker.numerics.jit import jit
+from kstream_worker.numerics.math import exp, log
 
 Row = NDArray[np.float64]
 
 _AS_SURE = 0.7  # share of the largest logarithm of a statistic
-_SMALLEST_RUN = 10.0  # a run has to have paid this much to say anything about its features or direction
+_SURER = 0.85  # the same of a learned one, which sees all changes
+_CLEARLY = 10.0  # by how much one side's bets must lead the other's
+_HALF = 0.5  # of a difference that lasts
 _WIDTH_FACTORS = {WIDE: 1.0, MIDDLE: 4.0, NARROW: 16.0}  # of the kernel's gain, relative to the wide one
 
 
 class Bets(NamedTuple):
-    """Bets of one key. Runs are of 1 + c b (up) of all columns and 1 - c b (down) of the fixed ones, by stake c."""
+    """Bets of one key, of 1 + c b (up) of all columns and 1 - c b (down) of the fixed ones, by stake c."""
 
     means: NDArray[np.float64]  # [columns] mean R over the bets of each column
-    runs: NDArray[np.float64]  # [stakes, 2, columns] products, 0 for `down` of the learned columns
+    held: NDArray[np.float64]  # [stakes, 2, columns] R, 0 for `down` of the learned columns
+    runs: NDArray[np.float64]  # [stakes of runs, 2, columns] products
     run_seq: NDArray[np.float64]
     run_time: NDArray[np.float64]
 
 
+class Lead(NamedTuple):
+    """By what an alarm is watched for its end: the column, the side to which it moved (1 or -1), and the margin."""
+
+    column: int
+    side: int
+    margin: float
+
+
 def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[str, ...]) -> report.Crossing:
-    """Read the crossing from a key's state.
+    """Read the crossing from a key's state: what its bets say, and what the last pairs say of the change.
+
+    The change is where those split best, or where the best-paying run of bets began, if that lies before them.
+
+    Args:
+        row: float64[plan.floats], the key's floats.
+        state: int64[INTS + plan.length], the key's integers.
+        plan: of the row.
+        names: of the features.
+    """
+    crossing = _read_bets(row, state, plan, names)
+    lead = lead_of(row, plan).column
+    scores = _scores_of(names, plan)
+    crossed = lead if lead < len(scores) else None
+    told = explain(PairKey(row, state, plan, names, scores, crossed, dict(crossing.features)), crossed)
+    if told is None:
+        return crossing
+    if told.explanation.change_seq_low is None and crossing.change_seq <= state[SEQ] - plan.length:
+        told = told._replace(change_seq=crossing.change_seq, change_time=crossing.change_time)
+    return crossing._replace(**told._asdict())
+
+
+def _scores_of(names: tuple[str, ...], plan: Plan) -> tuple[report.Score, ...]:
+    return report.fixed_scores(names, radius=True, products=bool(plan.products), squares=True)
+
+
+def _read_bets(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[str, ...]) -> report.Crossing:
+    """What bets alone say.
 
     The leading score is `learned` where the ensemble has the largest share of the evidence, else the simplest fixed
     score (coordinates before the radius before products) that is about as sure as the surest. The change is where the
     best-paying run of that score began, for `learned` of all: fixed scores need not learn first. Features are weighed
-    by the logarithm of the best run of each score they are part of; where no run of a fixed score has paid 10, by how
-    much the leading estimate varies along them. Direction is that of the leading score, or for `learned` of the first
-    feature.
+    by the logarithm of R per pair of each score they are part of; where no fixed score is about as sure as the learned
+    one, by how much the leading estimate varies along them. Direction is that of the leading score, or for `learned` of
+    the first feature.
     """
     bets = _bets(row, plan)
-    scores = report.fixed_scores(names, radius=True, products=bool(plan.products), squares=True)
+    scores = _scores_of(names, plan)
     share = column_weights(plan) * bets.means
     learned = float(share[plan.fixed :].sum()) >= float(share[: plan.fixed].max())
-    best = bets.runs.max(axis=(0, 1))[: plan.scores]
-    paid = np.where(best > _SMALLEST_RUN, np.log(np.maximum(best, 1.0)), 0.0)
+    pairs = max(1, int(state[SEQ] - state[SINCE]))
+    alone = lead_of(row, plan).column >= plan.fixed
+    paid = [0.0 if alone else log(max(mean / pairs, 1.0)) for mean in bets.means[: plan.scores].tolist()]
     estimate = int(np.argmax(share[plan.fixed : plan.fixed + ESTIMATORS]))
     slopes = _variation(row, int(state[ATOMS]), plan, estimate)
-    features = report.share_evidence(names, scores, paid.tolist(), slopes)
+    features = report.share_evidence(names, scores, paid, slopes)
     leading = names.index(features[0][0]) if learned else _simplest(bets.means[: plan.scores])
     candidates = bets.runs if learned else np.where(np.arange(plan.columns) == leading, bets.runs, 0.0)
     at = np.unravel_index(int(np.argmax(candidates)), candidates.shape)
@@ -54,20 +110,30 @@ def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[s
         score=report.LEARNED if learned else scores[leading].name,
         change_seq=int(bets.run_seq[at]),
         change_time=int(bets.run_time[at]),
-        direction=_direction(bets.runs[:, :, leading].max(axis=0)),
+        direction=_direction(bets.held[:, :, leading].max(axis=0)),
         features=features,
     )
 
 
-def lead_of(row: Row, plan: Plan) -> tuple[int, int]:
-    """The column that leads a crossing, as in `read_crossing`, and the side to which it moved: 1 or -1."""
+def lead_of(row: Row, plan: Plan) -> Lead:
+    """By what the alarm that is being raised is watched.
+
+    The simplest of the surest fixed scores, unless a learned one is surer: `rebase` makes that forget what it knew. The
+    stake c that pays best is about the mean of its payoffs b over that of b^2 (J. L. Kelly, A new interpretation of
+    information rate, Bell System Technical Journal 35, 1956): the margin is half of that mean, with the stakes' mean
+    weighted by R.
+    """
     bets = _bets(row, plan)
-    share = column_weights(plan) * bets.means
-    if float(share[plan.fixed :].sum()) >= float(share[: plan.fixed].max()):
-        return plan.fixed + int(np.argmax(share[plan.fixed : plan.fixed + ESTIMATORS])), 1
-    leading = _simplest(bets.means[: plan.scores])
-    up, down = bets.runs[:, :, leading].max(axis=0)
-    return leading, 1 if up >= down else -1
+    fixed, learned = bets.means[: plan.scores], bets.means[plan.fixed : plan.fixed + ESTIMATORS]
+    alone = _sureness(fixed.max()) < _SURER * _sureness(learned.max())
+    column = plan.fixed + int(np.argmax(learned)) if alone else _simplest(fixed)
+    up, down = bets.held[:, 0, column].tolist(), bets.held[:, 1, column].tolist()
+    held, side = (up, 1) if max(up) >= max(down) else (down, -1)
+    weighted = weight = 0.0
+    for c, R in zip(STAKES, held, strict=True):
+        weighted += c * R
+        weight += R
+    return Lead(column, side, _HALF * VARIANCE * weighted / weight)
 
 
 def _bets(row: Row, plan: Plan) -> Bets:
@@ -81,23 +147,32 @@ def _bets(row: Row, plan: Plan) -> Bets:
         return table
 
     statistic = row[plan.at_statistic : plan.at_statistic + plan.bets]
-    means = statistic[: stakes * columns].reshape(stakes, columns).sum(axis=0)
-    means[:fixed] += statistic[stakes * columns :].reshape(stakes, fixed).sum(axis=0)
+    held = np.zeros((stakes, 2, columns))
+    held[:, 0] = statistic[: stakes * columns].reshape(stakes, columns)
+    held[:, 1, :fixed] = statistic[stakes * columns :].reshape(stakes, fixed)
+    means = np.zeros(columns)
+    for of_stake in held:  # in this order on every machine
+        means += of_stake[0]
+        means += of_stake[1]
     means[:fixed] /= 2 * stakes
     means[fixed:] /= stakes
-    return Bets(means, both(plan.at_runs), both(plan.at_run_seq), both(plan.at_run_time))
+    return Bets(means, held, both(plan.at_runs), both(plan.at_run_seq), both(plan.at_run_time))
+
+
+def _sureness(mean: float) -> float:
+    return log(max(float(mean), 1.0))
 
 
 def _simplest(means: NDArray[np.float64]) -> int:
-    sureness = np.log(np.maximum(means, 1.0))
-    return int(np.argmax(sureness >= _AS_SURE * sureness.max()))
+    enough = _AS_SURE * _sureness(means.max())
+    return next(c for c, mean in enumerate(means.tolist()) if _sureness(mean) >= enough)
 
 
-def _direction(runs: NDArray[np.float64]) -> str:
-    up, down = runs
-    if max(up, down) <= _SMALLEST_RUN:
-        return "both"
-    return "up" if up > down else "down"
+def _direction(held: NDArray[np.float64]) -> str:
+    up, down = held
+    if up >= _CLEARLY * down:
+        return "up"
+    return "down" if down >= _CLEARLY * up else "both"
 
 
 def _variation(row: Row, m: int, plan: Plan, estimate: int) -> list[float]:
@@ -108,7 +183,25 @@ def _variation(row: Row, m: int, plan: Plan, estimate: int) -> list[float]:
     w = row[plan.at_w + estimate * plan.room :]
     weights = np.empty(m)
     nystrom.dual_weights(inverse, m, w, weights)
-    delta = atoms[:, :, None] - atoms[:, None, :]
-    kernel = np.exp(gain * (delta**2).sum(axis=0))
-    slopes = 2.0 * gain * (delta * (kernel * weights)).sum(axis=2)
-    return [float(value) for value in (slopes**2).mean(axis=1)]
+    found: list[float] = _mean_squares(np.ascontiguousarray(atoms), weights, gain).tolist()
+    return found
+
+
+@jit
+def _mean_squares(atoms: np.ndarray, weights: np.ndarray, gain: float) -> np.ndarray:
+    """float64[d], over the atoms (float64[d, m]), of the slope of a sum of kernels with these weights (float64[m])."""
+    d, m = atoms.shape
+    out = np.zeros(d)
+    slope = np.empty(d)
+    for i in range(m):
+        slope[:] = 0.0
+        for k in range(m):
+            square = 0.0
+            for j in range(d):
+                square += (atoms[j, i] - atoms[j, k]) ** 2
+            height = 2.0 * gain * weights[k] * exp(gain * square)
+            for j in range(d):
+                slope[j] += height * (atoms[j, i] - atoms[j, k])
+        for j in range(d):
+            out[j] += slope[j] * slope[j] / m
+    return out

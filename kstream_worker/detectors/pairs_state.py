@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors.battery import LEARNED, STAKES, bets_of, count_scores, padded, runs_of
 
-VERSION = 4  # of what a row holds: part of the fingerprint, so that rows of another one are refused
+VERSION = 5  # of what a row holds: part of the fingerprint, so that rows of another one are refused
 
 # Columns of the int64 row; 0 is the random stream number of the key, which this detector does not need.
 PHASE = 1  # one of the three below
@@ -26,13 +26,16 @@ INCIDENT = 11  # first of `alarms.INCIDENT_INTS`
 LEAD = 16  # column of the score that leads the alarm that is up
 SIDE = 17  # to which it moved, 1 or -1
 DEPENDENT = 18  # 1 where the pairs of the last warm-up were found serially dependent
-INTS = 19
+SINCE = 19  # number of the pair before the first that was bet on since the key was armed, or armed again
+FIRST = 20  # number of the first pair that may be remembered
+INTS = 21  # event times of the remembered pairs follow
 
 # The first entries of the float64 row; they stay when all else is forgotten.
 RATE = 0  # pairs per day in the last warm-up; 0 before, inf where its event times do not differ
 ESCALATION = 1  # natural logarithm of the factor on the threshold right after the last alarm
 BACK = 2  # statistic of the bets that the alarm's difference is over
-OUTLIVING = 3
+MARGIN = 3  # mean payoff of the leading score, from which on its difference is said to last
+OUTLIVING = 4
 
 WARMING = 0
 ARMED = 1
@@ -55,8 +58,10 @@ class Plan(NamedTuple):
     columns: int  # all columns, fixed + 4
     runs: int
     bets: int
+    length: int  # last pairs that an alarm is explained from
     at_center: int  # [d] median of each feature
     at_scale: int  # [d]
+    at_recent: int  # [length d] those pairs, as 32-bit floats relative to the center: x, y of each
     at_gain: int  # [1] -1 / (2 width^2) of the widest kernel
     at_divergence: int  # [2] faded sum of the terms of the Pearson divergence, and of the weights
     at_weight: int  # [1] sum of the weights of the mean squares
@@ -85,8 +90,10 @@ PRODUCTS = Plan._fields.index("products")
 FIXED = Plan._fields.index("fixed")
 COLUMNS = Plan._fields.index("columns")
 RUNS = Plan._fields.index("runs")
+LENGTH = Plan._fields.index("length")
 AT_CENTER = Plan._fields.index("at_center")
 AT_SCALE = Plan._fields.index("at_scale")
+AT_RECENT = Plan._fields.index("at_recent")
 AT_GAIN = Plan._fields.index("at_gain")
 AT_DIVERGENCE = Plan._fields.index("at_divergence")
 AT_WEIGHT = Plan._fields.index("at_weight")
@@ -111,11 +118,12 @@ def make_plan(dims: int, room: int, warmup: int) -> Plan:
     columns = fixed + LEARNED
     runs = runs_of(fixed)
     packed = room * (room + 1) // 2
-    small = (dims, dims, 1, 2, 1, columns, bets_of(fixed), runs, runs, runs, ESTIMATORS * room)
+    remembered = 256 if dims < 5 else 128
+    small = (dims, dims, remembered * dims, 1, 2, 1, columns, bets_of(fixed), runs, runs, runs, ESTIMATORS * room)
     model = (dims * room, packed, packed, packed, packed)
     starts = np.cumsum((OUTLIVING, *small, *model[:-1])).tolist()
     length = OUTLIVING + sum(small) + max(sum(model), 2 * warmup * dims)
-    sizes = (dims, room, warmup, int(products), scores, fixed, columns, runs, bets_of(fixed))
+    sizes = (dims, room, warmup, int(products), scores, fixed, columns, runs, bets_of(fixed), remembered)
     return Plan._make((*sizes, *starts, length))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from kstream_worker.detectors import battery
+from kstream_worker.detectors.before_after import signed_ranks
 from kstream_worker.detectors.pairs import PairBank
 from kstream_worker.detectors.pairs_state import bet_weights, column_weights, make_plan
+from kstream_worker.detectors.sign_split import split_signs
 from kstream_worker.numerics.jit import jit
 from kstream_worker.records import Incident, Scores, Transition
 
@@ -322,6 +325,120 @@ def test_forget_owes_a_clearing_while_the_alarm_is_up() -> None:
     bank.free(slot)
     slot = bank.allocate(b"key")
     assert not bank.raised(slot)
+
+
+# --- what an alarm says ------------------------------------------------------------------------------------------
+
+
+def many_pairs(n: int, keys: int, dims: int, seed: int) -> tuple[Matrix, Matrix]:
+    """float64[n, keys, d] of each side."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, keys, dims)), rng.normal(size=(n, keys, dims))
+
+
+def run_keys(bank: PairBank, x: Matrix, y: Matrix) -> Scores:
+    n, keys, dims = x.shape
+    slots = np.array([bank.allocate(b"%d" % key) for key in range(keys)])
+    times = np.repeat(ORIGIN + SECOND * np.arange(n), keys)
+    return bank.update(np.tile(slots, n), x.reshape(-1, dims), y.reshape(-1, dims), times)
+
+
+@pytest.mark.parametrize("kind", ["level", "spread", "dependence", "stuck"])
+@pytest.mark.parametrize("common", [0.0, 1.5])
+def test_alarms_are_explained_by_the_sides_of_the_last_pairs(kind: str, common: float) -> None:
+    """Twenty keys in the units of their features, whose sides have a course in common or none."""
+    keys, n = 20, CHANGE + 600
+    x, y = many_pairs(n, keys, 3, seed=21)
+    after = y[CHANGE:]
+    if kind == "level":
+        after[:, :, 1] += 1.0
+    elif kind == "spread":
+        after[:, :, 1] *= 2.0
+    elif kind == "dependence":
+        after[:, :, 1] = 0.8 * after[:, :, 0] + 0.6 * after[:, :, 1]
+    course = common * np.sin(np.arange(n) / 80.0)[:, None, None]
+    x, y = ((side + course) * (1.0, 5.0, 0.1) + (0.0, 100.0, -7.0) for side in (x, y))
+    if kind == "stuck":
+        y[CHANGE:, :, 1] = y[CHANGE, :, 1]
+    scores = run_keys(PairBank(3, arl=1e4, dead_time_ms=10**9), x, y)
+    alarms = [one for one in raised(scores) if one.seq > CHANGE]
+    told = [one.explanation for one in alarms if one.explanation is not None]
+    assert len(told) == len(alarms) >= keys - 2
+    assert sum(one.kind == kind for one in told) >= 0.85 * len(told)
+    first = CHANGE + 1
+    assert sum((one.change_seq_low or 0) <= first <= one.change_seq_high for one in told) >= 0.8 * len(told)
+    assert sum(one.features[0][0] in ("f1", "f0")[: 1 + (kind == "dependence")] for one in alarms) >= 0.9 * len(alarms)
+    for alarm, one in zip(alarms, told, strict=True):
+        assert sum(part.value for part in one.contributions) == pytest.approx(one.log_evidence)
+        assert alarm.change_time == ORIGIN + SECOND * (alarm.change_seq - 1)
+        assert one.change_time_high == ORIGIN + SECOND * (one.change_seq_high - 1)
+        assert one.summaries[0].name == alarm.features[0][0]
+        if alarm.seq - alarm.change_seq < 256:
+            assert one.summaries[0].before[2] == one.summaries[0].after[2] == alarm.seq - alarm.change_seq + 1
+    own = [one.summaries[0] for one in told if one.summaries[0].name == "f1"]
+    sizes = {"level": (2.0, 9.0), "spread": (1.0, 12.0), "dependence": (-6.0, 6.0), "stuck": (-25.0, -2.5)}
+    low, high = sizes[kind]
+    assert low < float(np.median([part.size for part in own])) < high
+
+
+def test_a_slight_difference_is_named_though_it_began_before_what_is_remembered() -> None:
+    x, y = many_pairs(4000, 12, 2, seed=4)
+    y[CHANGE:, :, 1] += 0.3
+    found: dict[int, Transition] = {}
+    for one in raised(run_keys(PairBank(2, arl=1e4, on_alarm="hold", dead_time_ms=10**9), x, y)):
+        found.setdefault(one.slot, one)
+    late = [one for one in found.values() if one.seq > CHANGE + 256]
+    assert len(late) >= 6
+    named = [one for one in late if (one.features[0][0], one.direction) == ("f1", "up")]
+    assert len(named) >= len(late) - 1
+    for one in named:
+        told = one.explanation
+        assert told is not None
+        assert told.kind == "level"
+        if told.change_seq_low is None:
+            assert told.change_time_low is None
+            assert one.change_seq <= told.change_seq_high
+
+
+def test_nothing_is_told_of_pairs_from_before_a_rearming() -> None:
+    x, y = normal_pairs(3000, 2)
+    y = shifted(y, 2.0)
+    alarms = raised(run(PairBank(2, arl=1e5), x, y))
+    for before, again in pairwise(alarms):
+        told = again.explanation
+        assert told is not None
+        assert told.change_seq_low is None
+        assert told.summaries[0].after[2] <= again.seq - before.seq - 200
+
+
+def test_the_likelihood_of_a_split_is_that_of_its_signs() -> None:
+    differences = np.array([0.3, -0.2, 0.0, 1.0, 2.0, 1.5])
+    found = np.empty(6)
+    split_signs(differences, found)
+    unit = 1.0 / 0.6745  # median of the five that differ
+    b = np.tanh(differences / unit)
+    for k in range(6):
+        bets = [np.prod(1.0 + side * c * b[k:]) for c in battery.STAKES for side in (1.0, -1.0)]
+        urn = 1.0
+        counts = [0, 0]
+        for d in differences[k:][differences[k:] != 0.0][::-1]:
+            urn *= 2.0 * (0.5 + counts[int(d > 0.0)]) / (1.0 + sum(counts))
+            counts[int(d > 0.0)] += 1
+        assert found[k] == pytest.approx(np.log(0.5 * urn + 0.5 * np.mean(bets)))
+
+
+def test_signed_ranks_are_those_of_scipy() -> None:
+    from scipy.stats import wilcoxon
+
+    differences = np.random.default_rng(1).normal(size=60).round(1) + 0.3
+    z = wilcoxon(differences, method="asymptotic", correction=False, alternative="greater").zstatistic
+    assert signed_ranks(differences) == pytest.approx(z, rel=1e-6)
+    assert signed_ranks(np.zeros(5)) == 0.0
+
+
+def test_the_row_holds_what_it_says() -> None:
+    for dims, most in ((1, 44_700), (2, 47_900), (4, 54_200), (10, 196_600)):
+        assert PairBank(dims, capacity=1).bytes_per_key <= most
 
 
 def test_results_do_not_depend_on_the_cut() -> None:
