@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kstream_worker.detectors.battery import LEARNED, STAKES, bets_of, count_scores, padded, runs_of
 
-VERSION = 4  # of what a row holds: part of the fingerprint, so that rows of another one are refused
+VERSION = 5  # of what a row holds: part of the fingerprint, so that rows of another one are refused
 
 # Columns of the int64 row; 0 is the random stream number of the key, which this detector does not need.
 PHASE = 1  # one of the three below
