@@ -9,7 +9,6 @@ are exactly uniform whatever the law; Shiryaev-Roberts statistics bet that they 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Literal, TypeVar
 
@@ -38,7 +37,6 @@ from kstream_worker.detectors.ranks_layout import (
     KEEPING,
     KEPT_SIZE,
     LEAD,
-    LEFT_IN,
     MAX_PERIODS,
     NO_DEPENDENCE,
     NOT_STATIONARY,
@@ -49,8 +47,6 @@ from kstream_worker.detectors.ranks_layout import (
     RESTLESS,
     S_SIZE,
     SEASON_STARTED,
-    SEASON_TESTED,
-    SEASONS,
     SEQ,
     SETTLING,
     STATIONARY,
@@ -58,7 +54,6 @@ from kstream_worker.detectors.ranks_layout import (
     THIN,
     TRANSFORMS,
     UNTIL,
-    V_SIZE,
     WARM_SEQ,
     WARM_TIME,
     WHITEN,
@@ -68,6 +63,7 @@ from kstream_worker.detectors.ranks_levels import stop_levels
 from kstream_worker.detectors.ranks_recovery import OLD, OTHER, start_watch, where_now
 from kstream_worker.detectors.ranks_report import guarantee_of_alarm, read_crossing, singles_of
 from kstream_worker.detectors.ranks_rows import bytes_by_part, column_weights, make_layout, make_scratch
+from kstream_worker.detectors.season_wait import season_wait
 from kstream_worker.detectors.seasons import forget_half
 from kstream_worker.detectors.streams import StreamBank, Walk
 from kstream_worker.detectors.thresholds import WEEK_MS, escalator, samples_per_day
@@ -77,7 +73,6 @@ KIND = "ranks"
 ROW = 7  # of what the numbers of a row mean: snapshots of other rows are refused
 DEPENDENCE = {"none": NO_DEPENDENCE, "auto": AUTO, "whiten": WHITEN, "thin": THIN, "block": BLOCKS}
 MIN_PERIOD_MS, MAX_PERIOD_MS = 1_000, 400 * 86_400_000
-TURNS = 2  # of a season that the bags hold before there are bets
 _SOON = 4  # an alarm after this part of the stated run length since the arming is no false one, most likely
 ALTERNATIVES = {"two-sided": 0, "greater": 1}
 
@@ -246,31 +241,13 @@ class RankBank(StreamBank):
         state[COUNT] = 0
         credit_from_now(state)
         state[LEAD] = state[DUE] = 0  # the new regime is the normal one: the old one's return is a change
-        self._wait_for_season(slot)
+        state[UNTIL] = max(int(state[UNTIL]), int(state[CLOCK]) + season_wait(state, float(floats[RATE]), self._layout))
         waiting = state[CLOCK] < state[UNTIL]
         state[PHASE] = RAISED if waiting else ARMED
         if waiting or state[ALARM] == 0:
             return False
         self._end(slot)
         return True
-
-    def _wait_for_season(self, slot: int) -> None:
-        """A key with a season is not bet on before its bags hold each part of the (shortest) period twice.
-
-        At arming they hold some hours of a day, say. What no harmonics take out, an edge or a lively hour, is beyond
-        all of that when it comes for the first time. Where two periods do not fit into the bag, one has to do; where
-        not even one does, bags never hold what was at the same hour, and it is no use to wait.
-        """
-        state, layout = self._slots.ints[slot], self._layout
-        if not layout.periods or not (state[SEASONS] or state[SEASON_TESTED] == LEFT_IN):
-            return
-        rate = float(self._slots.floats[slot, RATE])
-        period = rate * layout.period / DAY_MS  # samples
-        turns = min(TURNS, int(layout.v_room / period)) if 0.0 < period < math.inf else 0
-        missing = turns * period - int(state[V_SIZE])
-        if missing > 0.0:
-            until = int(state[CLOCK]) + math.ceil(missing * DAY_MS / rate)
-            state[UNTIL] = max(int(state[UNTIL]), until)
 
     def _calm(self, slot: int) -> bool:
         """A held regime has become the bags' own; True if that clears its alarm.
