@@ -6,7 +6,8 @@ samples (48) that are up to about 1,000 samples old. While an alarm is up, and u
 settled, they stay as they are: they stand for the regime before the alarm. Any other new warm-up forgets all of it.
 
 Raw values are 32-bit floats relative to the key's origin (its first sample, from the arming on the medians of its
-history), two in one entry of the row. They decide nothing.
+history), two in one entry of the row. They decide no first alarm; while one is up or settles they say whether
+the old regime is back.
 """
 
 from __future__ import annotations

@@ -18,9 +18,10 @@ from __future__ import annotations
 import numpy as np
 
 from kstream_worker.detectors.battery import STAKES
+from kstream_worker.detectors.splitting import mixed
 from kstream_worker.models.scaling import select
 from kstream_worker.numerics.jit import inline, jit
-from kstream_worker.numerics.math import exp, log, tanh
+from kstream_worker.numerics.math import log, tanh
 
 _HALF_NORMAL = 0.6745  # median of |z| of a standard normal z
 _PRIOR = 0.5
@@ -47,7 +48,7 @@ def split_signs(differences: np.ndarray, likelihood: np.ndarray) -> None:
             for c in range(len(STAKES)):
                 paid[2 * c] += log(1.0 + STAKES[c] * b)
                 paid[2 * c + 1] += log(1.0 - STAKES[c] * b)
-        likelihood[i] = _mixed(urn, paid)
+        likelihood[i] = mixed(urn, paid)
 
 
 @inline
@@ -60,15 +61,3 @@ def _unit(differences: np.ndarray) -> float:
             n += 1
     unit: float = select(sizes, n, n // 2) / _HALF_NORMAL if n > 0 else 1.0
     return unit
-
-
-@inline
-def _mixed(urn: float, paid: np.ndarray) -> float:
-    """log of the mean of e^urn and the mean of e^paid."""
-    largest = urn
-    for value in paid:
-        largest = max(largest, value)
-    total = 0.0
-    for value in paid:
-        total += exp(value - largest)
-    return largest + log(0.5 * exp(urn - largest) + 0.5 * total / len(paid))

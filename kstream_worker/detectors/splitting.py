@@ -117,7 +117,7 @@ def split_scores(first: int, shorts: np.ndarray, state: np.ndarray, plan: np.nda
             two_sided(u, g)
             for k in range(TWO_SIDED):
                 paid[c, k] += log(g[k])
-            likelihood[c, i] = _mixed(urn[c], paid[c])
+            likelihood[c, i] = mixed(urn[c], paid[c])
         seen += 1
 
 
@@ -135,8 +135,13 @@ def _count_picked(shorts: np.ndarray, state: np.ndarray, q: np.ndarray, plan: np
 
 
 @inline
-def _mixed(urn: float, paid: np.ndarray) -> float:
-    """log of the mean of e^urn and the mean of e^paid."""
+def mixed(urn: float, paid: np.ndarray) -> float:
+    """log of the mean of e^urn and the mean of e^paid.
+
+    Args:
+        urn: a logarithm.
+        paid: float64[n], logarithms.
+    """
     largest = urn
     for value in paid:
         largest = max(largest, value)
