@@ -241,7 +241,9 @@ class RankBank(StreamBank):
         state[COUNT] = 0
         credit_from_now(state)
         state[LEAD] = state[DUE] = 0  # the new regime is the normal one: the old one's return is a change
-        state[UNTIL] = max(int(state[UNTIL]), int(state[CLOCK]) + season_wait(state, float(floats[RATE]), self._layout))
+        wait = season_wait(state, float(floats[RATE]), self._layout)
+        if wait > 0:
+            state[UNTIL] = max(int(state[UNTIL]), int(state[CLOCK]) + wait)
         waiting = state[CLOCK] < state[UNTIL]
         state[PHASE] = RAISED if waiting else ARMED
         if waiting or state[ALARM] == 0:
