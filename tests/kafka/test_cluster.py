@@ -12,6 +12,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import UnknownBrokerIdError
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
+from kafka_member import until
 
 from kstream_worker.bus.broker import LocalKafka
 from kstream_worker.bus.kafka_python import internals
@@ -122,6 +123,7 @@ def test_the_stable_end_is_below_an_open_transaction_and_the_high_one_above(
             with closing(KafkaConsumer(bootstrap_servers=kafka, isolation_level=isolation)) as consumer:
                 assert consumer.end_offsets([client_partition]) == {client_partition: expected}
         producer.abort_transaction()
+    until(lambda: cluster.end([partition], End.STABLE) == {partition: 4})  # its marker is written after the answer
     assert cluster.end([partition], End.STABLE) == cluster.end([partition], End.HIGH) == {partition: 4}
 
 
