@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from kstream_worker.bus.common.bounded import Deadline
@@ -18,6 +18,8 @@ from kstream_worker.errors import ConfigError, KstreamError, Retry
 T = TypeVar("T")
 
 client_log = logging.getLogger("kafka.librdkafka")
+
+MAX_RECORDS = 8_000  # of one poll; enough that what a batch costs does not show, little enough to react in time
 
 
 def plain(record: logging.LogRecord) -> bool:
@@ -73,6 +75,12 @@ class Notes:
 def new_consumer(settings: Mapping[str, Any], notes: Notes) -> Consumer:
     """A consumer whose errors go to `notes`; connects to nothing yet."""
     return _made(lambda: Consumer(_watched(settings, notes)))
+
+
+def take(consumer: Consumer, timeout_s: float) -> list[Message]:
+    """Wait for the first record, then take what is there: one call for many waits until it has them all."""
+    messages: list[Message] = consumer.consume(1, timeout_s)
+    return messages + consumer.consume(MAX_RECORDS - 1, 0) if messages else messages
 
 
 def new_producer(settings: Mapping[str, Any], notes: Notes) -> Producer:

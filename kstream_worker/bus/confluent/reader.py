@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.bounded import run_bounded
 from kstream_worker.bus.common.gc_pause import collector_paused
-from kstream_worker.bus.confluent.clients import Notes, connect, new_consumer
+from kstream_worker.bus.confluent.clients import Notes, connect, new_consumer, take
 from kstream_worker.bus.confluent.columns import split_errors, to_batches
 from kstream_worker.bus.confluent.errors import meaning_of, translate
 from kstream_worker.bus.confluent.settings import ConfluentSettings
@@ -19,7 +19,6 @@ from kstream_worker.records import Batch, TopicPartition
 
 log = logging.getLogger(__name__)
 
-MAX_RECORDS = 8_000
 CLOSE_S = 5.0
 
 
@@ -69,7 +68,7 @@ class ConfluentReader:
         if error is not None:
             raise error
         with translate("reading"), collector_paused():
-            messages = self._consume(max(0.0, timeout_s))
+            messages = self._take(max(0.0, timeout_s))
             records, errors = split_errors(messages)
             batches = [batch for batch in to_batches(records) if batch.partition in self._positions]
         for batch in batches:
@@ -78,11 +77,10 @@ class ConfluentReader:
             self._heed(one)
         return batches
 
-    def _consume(self, timeout_s: float) -> list[Message]:
+    def _take(self, timeout_s: float) -> list[Message]:
         """What the client took for a call that raised, it gave to nobody and has passed: go back to before it."""
         try:
-            messages = self._client.consume(1, timeout_s)
-            return messages + self._client.consume(MAX_RECORDS - 1, 0) if messages else messages
+            return take(self._client, timeout_s)
         except KafkaException:
             self.assign(self._positions)
             raise

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from kstream_worker.bus.common.bounded import Deadline, run_bounded
 from kstream_worker.bus.common.gc_pause import collector_paused
 from kstream_worker.bus.confluent.assignment import AssignmentLog
-from kstream_worker.bus.confluent.clients import Notes, connect, new_consumer
+from kstream_worker.bus.confluent.clients import Notes, connect, new_consumer, take
 from kstream_worker.bus.confluent.columns import split_errors, to_batches
 from kstream_worker.bus.confluent.errors import cause_of, classify, meaning_of
 from kstream_worker.bus.confluent.membership import ConfluentMembership
@@ -24,7 +24,6 @@ from kstream_worker.records import Batch, Change, ChangeKind, Committed, Poll, T
 log = logging.getLogger(__name__)
 
 SLICE_S = 0.1  # a change of the assignment ends a poll that late at most, and a signal waits no longer
-MAX_RECORDS = 8_000  # of one poll; enough that what a batch costs does not show, little enough to react in time
 HARMLESS = frozenset({KafkaError._PARTITION_EOF, KafkaError._MAX_POLL_EXCEEDED})  # changes follow the second
 
 
@@ -169,7 +168,7 @@ class ConfluentSource:
         if error is not None:
             raise error
         try:
-            return self._consume(self._client, max(0.0, min(deadline.left_s(), SLICE_S)))
+            return take(self._client, max(0.0, min(deadline.left_s(), SLICE_S)))
         except KafkaException as found:
             self._read_again()
             error = classify(found, f"reading {self._topic}")
@@ -183,11 +182,6 @@ class ConfluentSource:
         """What the client took for a call that raised, it gave to nobody and has passed: go back to before it."""
         self._unplaced |= self._flowing
         self._set_flow()
-
-    def _consume(self, consumer: Consumer, timeout_s: float) -> list[Message]:
-        """Wait for the first record, then take what is there: one call for many waits until it has them all."""
-        messages = consumer.consume(1, timeout_s)
-        return messages + consumer.consume(MAX_RECORDS - 1, 0) if messages else messages
 
     def _settle(self) -> None:
         """The capture holds while the client is in the generation that it was made in."""

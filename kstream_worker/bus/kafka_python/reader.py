@@ -10,10 +10,10 @@ from kafka import KafkaConsumer
 from kafka import errors as client
 from kafka.structs import TopicPartition as ClientPartition
 
-from kstream_worker.bus.common.gc_pause import collector_paused
 from kstream_worker.bus.kafka_python.columns import to_batch
 from kstream_worker.bus.kafka_python.errors import translate
 from kstream_worker.bus.kafka_python.internals import position_offset
+from kstream_worker.bus.kafka_python.polling import poll
 from kstream_worker.bus.kafka_python.settings import KafkaSettings
 from kstream_worker.errors import Fatal
 from kstream_worker.records import Batch, TopicPartition
@@ -48,13 +48,8 @@ class KafkaReader:
             Fatal: a position is out of range.
             ConfigError: a right is missing, or a codec is not installed.
         """
-        before = {partition: position_offset(self._consumer, partition) for partition in self._consumer.assignment()}
-        with translate("reading"), collector_paused():
-            try:
-                found: Mapping[ClientPartition, list[Any]] = self._consumer.poll(timeout_ms=timeout_s * 1000)
-            except Exception:
-                self._read_again(before)
-                raise
+        with translate("reading"):
+            found = poll(self._consumer, self._consumer.assignment(), timeout_s)
         return [
             to_batch(TopicPartition(*partition), records, self.position(TopicPartition(*partition)))
             for partition, records in found.items()
@@ -71,12 +66,6 @@ class KafkaReader:
         if offset is None:
             raise Fatal(f"the position of {partition} was asked for, but it is not assigned")
         return offset
-
-    def _read_again(self, positions: Mapping[ClientPartition, int | None]) -> None:
-        """What the client took for a poll that raised, it gave to nobody and has passed: go back to before it."""
-        for partition, offset in positions.items():
-            if offset is not None:
-                self._consumer.seek(partition, offset)
 
     def close(self) -> None:
         """Stop."""

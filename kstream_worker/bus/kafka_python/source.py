@@ -11,12 +11,12 @@ from kafka.errors import KafkaError
 from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.bounded import Deadline, run_bounded
-from kstream_worker.bus.common.gc_pause import collector_paused
 from kstream_worker.bus.kafka_python import internals
 from kstream_worker.bus.kafka_python.columns import to_batch
 from kstream_worker.bus.kafka_python.errors import classify, translate
 from kstream_worker.bus.kafka_python.membership import KafkaMembership
 from kstream_worker.bus.kafka_python.offsets import read_committed_offsets
+from kstream_worker.bus.kafka_python.polling import poll
 from kstream_worker.bus.kafka_python.rebalance import AssignmentLog, HonestAssignor
 from kstream_worker.bus.kafka_python.settings import KafkaSettings
 from kstream_worker.errors import Fatal, KstreamError
@@ -167,21 +167,7 @@ class KafkaSource:
     def _fetch(self, deadline: Deadline) -> dict[ClientPartition, list[Any]]:
         slice_s = max(min(deadline.left_s(), SETTLED_SLICE_S), SHORTEST_POLL_S)
         internals.free_line(self._consumer)
-        before = {partition: self.position(partition) for partition in self._sought}
-        try:
-            with collector_paused():
-                records: dict[ClientPartition, list[Any]] = self._consumer.poll(timeout_ms=slice_s * 1000)
-        except Exception:
-            self._read_again(before)
-            raise
-        return records
-
-    def _read_again(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        """What the client took for a poll that raised, it gave to nobody and has passed: go back to before it."""
-        assigned = self._consumer.assignment()
-        for partition, offset in positions.items():
-            if offset is not None and ClientPartition(*partition) in assigned:
-                self._consumer.seek(ClientPartition(*partition), offset)
+        return poll(self._consumer, [ClientPartition(*partition) for partition in self._sought], slice_s)
 
     def _join(self, deadline: Deadline) -> dict[ClientPartition, list[Any]]:
         slice_s = max(min(deadline.left_s(), JOINING_SLICE_S), SHORTEST_POLL_S)

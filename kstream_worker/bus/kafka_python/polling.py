@@ -1,0 +1,31 @@
+"""A poll of the client that loses nothing where it raises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition as ClientPartition
+
+from kstream_worker.bus.common.gc_pause import collector_paused
+from kstream_worker.bus.kafka_python.internals import position_offset
+
+
+def poll(
+    consumer: KafkaConsumer, partitions: Iterable[ClientPartition], timeout_s: float
+) -> dict[ClientPartition, list[Any]]:
+    """Records by partition. What the client took for a poll that raised, it gave to nobody and has passed: these
+    partitions go back to where they were before it.
+    """
+    before = {partition: position_offset(consumer, partition) for partition in partitions}
+    try:
+        with collector_paused():
+            records: dict[ClientPartition, list[Any]] = consumer.poll(timeout_ms=timeout_s * 1000)
+    except Exception:
+        assigned = consumer.assignment()
+        for partition, offset in before.items():
+            if offset is not None and partition in assigned:
+                consumer.seek(partition, offset)
+        raise
+    return records
