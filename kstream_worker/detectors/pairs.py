@@ -33,7 +33,7 @@ from kstream_worker.detectors.pairs_kernel import (
     make_scratch,
     walk,
 )
-from kstream_worker.detectors.pairs_report import lead_of, read_crossing
+from kstream_worker.detectors.pairs_report import read_crossing
 from kstream_worker.detectors.pairs_state import (
     ALARM,
     ALARM_TIME,
@@ -243,10 +243,9 @@ class PairBank(AlarmBank):
 
     def _cross(self, row: int, slot: int, evidence: float) -> list[Transition]:
         floats, state = self._slots.floats[slot], self._slots.ints[slot]
-        crossing = read_crossing(floats, state, self._plan, self.feature_names)
+        crossing, lead = read_crossing(floats, state, self._plan, self.feature_names)
         told = self._superseded(row, slot, crossing)
         told.append(self._raised(row, slot, evidence, crossing))
-        lead = lead_of(floats, self._plan)
         again = state[ALARM] == 1 and state[LEAD] == lead.column  # measured twice, it is better known
         floats[MARGIN] = 0.5 * (floats[MARGIN] + lead.margin) if again else lead.margin
         state[LEAD], state[SIDE] = lead.column, lead.side

@@ -1,5 +1,5 @@
 """What a key's state says when its evidence crosses: score, direction, change time, features. Decides nothing, but for
-`lead_of`: by which score an alarm is watched for its end.
+the `Lead`: by which score an alarm is watched for its end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ Row = NDArray[np.float64]
 
 _AS_SURE = 0.7  # share of the largest logarithm of a statistic
 _SURER = 0.85  # the same of a learned one, which sees all changes
-_CLEARLY = 10.0  # by how much one side's bets must lead the other's
 _HALF = 0.5  # of a difference that lasts
 _WIDTH_FACTORS = {WIDE: 1.0, MIDDLE: 4.0, NARROW: 16.0}  # of the kernel's gain, relative to the wide one
 
@@ -56,8 +55,10 @@ class Lead(NamedTuple):
     margin: float
 
 
-def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[str, ...]) -> report.Crossing:
-    """Read the crossing from a key's state: what its bets say, and what the last pairs say of the change.
+def read_crossing(
+    row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[str, ...]
+) -> tuple[report.Crossing, Lead]:
+    """Read the crossing from a key's state: what its bets say, and what the last pairs say of the change; and the lead.
 
     The change is where those split best, or where the best-paying run of bets began, if that lies before them.
 
@@ -67,38 +68,41 @@ def read_crossing(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[s
         plan: of the row.
         names: of the features.
     """
-    crossing = _read_bets(row, state, plan, names)
-    lead = lead_of(row, plan).column
-    scores = _scores_of(names, plan)
-    crossed = lead if lead < len(scores) else None
+    bets = _bets(row, plan)
+    lead = _lead(bets, plan)
+    scores = report.fixed_scores(names, radius=True, products=bool(plan.products), squares=True)
+    crossed = lead.column if lead.column < len(scores) else None
+    crossing = _read_bets(bets, row, state, plan, names, scores, alone=crossed is None)
     told = explain(PairKey(row, state, plan, names, scores, crossed, dict(crossing.features)), crossed)
     if told is None:
-        return crossing
+        return crossing, lead
     if told.explanation.change_seq_low is None and crossing.change_seq <= state[SEQ] - plan.length:
         told = told._replace(change_seq=crossing.change_seq, change_time=crossing.change_time)
-    return crossing._replace(**told._asdict())
+    return crossing._replace(**told._asdict()), lead
 
 
-def _scores_of(names: tuple[str, ...], plan: Plan) -> tuple[report.Score, ...]:
-    return report.fixed_scores(names, radius=True, products=bool(plan.products), squares=True)
-
-
-def _read_bets(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[str, ...]) -> report.Crossing:
+def _read_bets(
+    bets: Bets,
+    row: Row,
+    state: NDArray[np.int64],
+    plan: Plan,
+    names: tuple[str, ...],
+    scores: tuple[report.Score, ...],
+    *,
+    alone: bool,
+) -> report.Crossing:
     """What bets alone say.
 
     The leading score is `learned` where the ensemble has the largest share of the evidence, else the simplest fixed
     score (coordinates before the radius before products) that is about as sure as the surest. The change is where the
     best-paying run of that score began, for `learned` of all: fixed scores need not learn first. Features are weighed
     by the logarithm of R per pair of each score they are part of; where no fixed score is about as sure as the learned
-    one, by how much the leading estimate varies along them. Direction is that of the leading score, or for `learned` of
-    the first feature.
+    one (`alone`), by how much the leading estimate varies along them. Direction is that of the leading score, or for
+    `learned` of the first feature.
     """
-    bets = _bets(row, plan)
-    scores = _scores_of(names, plan)
     share = column_weights(plan) * bets.means
     learned = float(share[plan.fixed :].sum()) >= float(share[: plan.fixed].max())
     pairs = max(1, int(state[SEQ] - state[SINCE]))
-    alone = lead_of(row, plan).column >= plan.fixed
     paid = [0.0 if alone else log(max(mean / pairs, 1.0)) for mean in bets.means[: plan.scores].tolist()]
     estimate = int(np.argmax(share[plan.fixed : plan.fixed + ESTIMATORS]))
     slopes = _variation(row, int(state[ATOMS]), plan, estimate)
@@ -110,12 +114,12 @@ def _read_bets(row: Row, state: NDArray[np.int64], plan: Plan, names: tuple[str,
         score=report.LEARNED if learned else scores[leading].name,
         change_seq=int(bets.run_seq[at]),
         change_time=int(bets.run_time[at]),
-        direction=_direction(bets.held[:, :, leading].max(axis=0)),
+        direction=report.direction_of(*bets.held[:, :, leading].max(axis=0).tolist()),
         features=features,
     )
 
 
-def lead_of(row: Row, plan: Plan) -> Lead:
+def _lead(bets: Bets, plan: Plan) -> Lead:
     """By what the alarm that is being raised is watched.
 
     The simplest of the surest fixed scores, unless a learned one is surer: `rebase` makes that forget what it knew. The
@@ -123,7 +127,6 @@ def lead_of(row: Row, plan: Plan) -> Lead:
     information rate, Bell System Technical Journal 35, 1956): the margin is half of that mean, with the stakes' mean
     weighted by R.
     """
-    bets = _bets(row, plan)
     fixed, learned = bets.means[: plan.scores], bets.means[plan.fixed : plan.fixed + ESTIMATORS]
     alone = _sureness(fixed.max()) < _SURER * _sureness(learned.max())
     column = plan.fixed + int(np.argmax(learned)) if alone else _simplest(fixed)
@@ -166,13 +169,6 @@ def _sureness(mean: float) -> float:
 def _simplest(means: NDArray[np.float64]) -> int:
     enough = _AS_SURE * _sureness(means.max())
     return next(c for c, mean in enumerate(means.tolist()) if _sureness(mean) >= enough)
-
-
-def _direction(held: NDArray[np.float64]) -> str:
-    up, down = held
-    if up >= _CLEARLY * down:
-        return "up"
-    return "down" if down >= _CLEARLY * up else "both"
 
 
 def _variation(row: Row, m: int, plan: Plan, estimate: int) -> list[float]:

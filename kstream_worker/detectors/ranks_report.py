@@ -27,7 +27,6 @@ from kstream_worker.detectors.remembered import StreamKey
 from kstream_worker.detectors.whitening import AR_ORDER
 
 _OFF = 1.0  # warm-up scales by which a level must be off to be called so
-_CLEARLY = 10.0  # by how much one side's bets must lead the other's
 _SMALLEST_RUN = 20.0  # a run has to have paid this much to say anything about its features
 
 
@@ -161,12 +160,9 @@ def whole(low: int, now: int) -> int:
 
 
 def _direction(row: NDArray[np.float64], column: int, layout: Layout) -> str:
-    """`up` or `down` where the bets on that side hold ten times what those on the other hold, else `both`."""
     held = singles_of(row, layout.R, layout.bets)[column * TWO_SIDED : (column + 1) * TWO_SIDED].tolist()
     up, down = (max(held[k] for k in range(TWO_SIDED) if TWO_SIDED_DIRECTION[k] == side) for side in (UP, DOWN))
-    if up >= _CLEARLY * down:
-        return DIRECTION_NAMES[UP]
-    return DIRECTION_NAMES[DOWN] if down >= _CLEARLY * up else DIRECTION_NAMES[BOTH]
+    return report.direction_of(up, down)
 
 
 def _level(row: NDArray[np.float64], feature: int, layout: Layout) -> str:

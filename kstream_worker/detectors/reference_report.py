@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kstream_worker.detectors import report
-from kstream_worker.detectors.bets import BOTH, DIRECTION_NAMES, DOWN, UP
+from kstream_worker.detectors.bets import DOWN, UP
 from kstream_worker.detectors.explanation import explain
 from kstream_worker.detectors.ranks_layout import BEST, LEVELS_LEFT, SEQ, SQUARES_LEFT, V_SIZE, Layout
 from kstream_worker.detectors.ranks_report import scores_of_samples, singles_of, whole
@@ -14,7 +14,6 @@ from kstream_worker.detectors.reference_bets import LEARNED_PAYOFFS, PAYOFF_DIRE
 from kstream_worker.detectors.reference_layout import FROM_FILE, FROM_SHARED, LATE, LEFT_OVER, ORIGIN
 from kstream_worker.detectors.remembered import FrozenKey
 
-_CLEARLY = 10.0  # by how much one side's bets must lead the other's
 _SMALLEST_RUN = 20.0  # a run has to have paid this much to say anything about its features
 
 
@@ -84,13 +83,10 @@ def lead_of(row: NDArray[np.float64], state: NDArray[np.int64], layout: Layout) 
 
 
 def _direction(row: NDArray[np.float64], column: int, layout: Layout) -> str:
-    """`up` or `down` where the bets on that side hold ten times what those on the other hold, else `both`."""
     held = singles_of(row, layout.R, layout.bets)
     best = held[column * SIDED_BETS : (column + 1) * SIDED_BETS].reshape(PAYOFFS, STAKES).max(axis=1)
     up, down = (float(best[PAYOFF_DIRECTION.index(side)]) for side in (UP, DOWN))
-    if up >= _CLEARLY * down:
-        return DIRECTION_NAMES[UP]
-    return DIRECTION_NAMES[DOWN] if down >= _CLEARLY * up else DIRECTION_NAMES[BOTH]
+    return report.direction_of(up, down)
 
 
 def guarantee_of(state: NDArray[np.int64], arl: float, delta: float, z: float, elsewhere: str) -> report.Guarantee:

@@ -25,6 +25,8 @@ from kstream_worker.records import Explanation, Transition
 LEARNED = "learned"
 RADIUS = "radius"
 
+_CLEARLY = 10.0  # by how much one side's bets must lead the other's
+
 
 def check_arl(arl: float, largest: float, *, per_day: bool = False) -> float:
     """The average run length, or with `per_day` the days that it lasts, as a float.
@@ -55,6 +57,13 @@ class Crossing(NamedTuple):
     direction: str
     features: tuple[tuple[str, float], ...]
     explanation: Explanation | None = None
+
+
+def direction_of(up: float, down: float) -> str:
+    """`up` or `down` where the best bet on that side holds ten times what that on the other holds, else `both`."""
+    if up >= _CLEARLY * down:
+        return "up"
+    return "down" if down >= _CLEARLY * up else "both"
 
 
 class Guarantee(NamedTuple):
