@@ -154,7 +154,7 @@ def judge(
         if k == 0:
             score = _beyond_usual_here(own, s.raw[0], share, first, w)
         else:
-            score = _in_usual_spread_here(own, s.raw[1], share, first + 2, w)
+            score = _in_usual_spread_here(own, s.raw[1], share, first + 2, TINY, w)
         if judged >= warmup:
             score = _beyond_expected(own, score, judged, ready, s)
         if judged >= ready:
@@ -195,21 +195,18 @@ def _beside_usual(held: np.ndarray, which: int, value: float, share: float) -> f
 def _beyond_usual_here(own: np.ndarray, raw: float, share: float, beside: int, w: Work) -> float:
     """First stage: a raw score beyond its mean at x, in standard deviations there; sets the misfits of its two rows."""
     error = raw - (own[_MEAN] + w.c[beside])
-    variance = max(own[_VARIANCE] + w.c[beside + 1], LEAST_SHARE * own[_VARIANCE], 1e-30)
     w.g[beside] = error
-    w.g[beside + 1] = error * error - own[_VARIANCE] - w.c[beside + 1]
     own[_MEAN] += share * (raw - own[_MEAN])
-    own[_VARIANCE] += share * (error * error - own[_VARIANCE])
-    return float(error / math.sqrt(variance))
+    return _in_usual_spread_here(own, error, share, beside + 1, 1e-30, w)
 
 
 @inline
-def _in_usual_spread_here(own: np.ndarray, raw: float, share: float, beside: int, w: Work) -> float:
-    """First stage of a score of mean 0: in standard deviations at x; sets the misfit of its row."""
-    variance = max(own[_VARIANCE] + w.c[beside], LEAST_SHARE * own[_VARIANCE], TINY)
-    w.g[beside] = raw * raw - own[_VARIANCE] - w.c[beside]
-    own[_VARIANCE] += share * (raw * raw - own[_VARIANCE])
-    return float(raw / math.sqrt(variance))
+def _in_usual_spread_here(own: np.ndarray, error: float, share: float, beside: int, least: float, w: Work) -> float:
+    """First stage of what has mean 0: in standard deviations at x (variance >= `least`); sets its row's misfit."""
+    variance = max(own[_VARIANCE] + w.c[beside], LEAST_SHARE * own[_VARIANCE], least)
+    w.g[beside] = error * error - own[_VARIANCE] - w.c[beside]
+    own[_VARIANCE] += share * (error * error - own[_VARIANCE])
+    return float(error / math.sqrt(variance))
 
 
 @inline
