@@ -73,12 +73,16 @@ def _start_container(stack: contextlib.ExitStack) -> str:
 
 
 def topics_of(admin: KafkaAdminClient) -> MakeTopic:
-    """A maker of topics on the cluster of `admin`."""
+    """A maker of topics on the cluster of `admin`.
+
+    They keep their records, unless told otherwise: many are stamped in 1970, and a broker deletes what is too old for
+    the first time half a minute after its start, whatever test is running then.
+    """
     run, numbers = secrets.token_hex(3), itertools.count()
 
     def make(partitions: int = 1, configs: Mapping[str, str] | None = None, name: str = "t") -> str:
         topic = f"{name}-{run}-{next(numbers)}"
-        wanted = {topic: {"num_partitions": partitions, "configs": dict(configs or {})}}
+        wanted = {topic: {"num_partitions": partitions, "configs": {"retention.ms": "-1", **(configs or {})}}}
         admin.create_topics(wanted, wait_for_metadata=True)
         return topic
 
