@@ -15,6 +15,7 @@ from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.writer import Attempt, Phase
 from kstream_worker.bus.confluent import ConfluentSettings, confluent_bus
+from kstream_worker.bus.confluent import source as confluent_source
 from kstream_worker.bus.kafka_python import KafkaSettings, kafka_bus
 from kstream_worker.errors import Retry
 from kstream_worker.ports import Bus, Membership
@@ -143,7 +144,7 @@ class RdMember(Member):
     PASSING: Exception = KafkaException(KafkaError(KafkaError._TRANSPORT))
 
     def taking(self) -> tuple[Any, str]:
-        return self.source, "_consume"
+        return confluent_source, "take"
 
     def make_bus(self, servers: str, tables: dict[str, Any], **names: Any) -> Bus:
         return confluent_bus(ConfluentSettings([servers], **tables), **names)
