@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
+from kstream_worker.bus.common.header_names import UNREADABLE, warn
 from kstream_worker.records import Batch, Headers, TopicPartition
 
-log = logging.getLogger(__name__)
-
 NO_HEADERS: Headers = ()
-UNREADABLE: list[tuple[str, bytes]] = [("__kstream.original.headers", b"unreadable")]
 # Of a record none of these is missing.
 _topic = cast("Callable[[Message], str]", Message.topic)
 _partition = cast("Callable[[Message], int]", Message.partition)
@@ -94,8 +91,7 @@ def _headers(records: Sequence[Message]) -> list[Headers]:
         try:
             found.extend(map(Message.headers, left))  # keeps what came before an error
         except (SystemError, UnicodeDecodeError):
-            offset = _offset(records[len(found)])
-            log.warning("a header of the record at offset %d is not UTF-8: its headers are left out", offset)
+            warn(_offset(records[len(found)]))
             found.append(UNREADABLE)
     return list(map(_pairs, found)) if any(found) else [NO_HEADERS] * len(found)
 

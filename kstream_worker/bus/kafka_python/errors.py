@@ -170,11 +170,6 @@ RULES: tuple[Rule, ...] = (
     ),
 )
 
-NO_TEXT = (
-    "a record has a header whose name is not UTF-8, which kafka-python cannot read; take `bus.client` confluent, which "
-    "leaves such headers out"
-)
-
 _CODE = re.compile(r"\[Error (\d+)\]")
 
 
@@ -190,8 +185,6 @@ def classify(error: BaseException, doing: str) -> KstreamError:
     """
     if isinstance(error, KstreamError):
         return error
-    if isinstance(error, client.CorruptRecordError) and UnicodeDecodeError.__name__ in str(error):
-        return Fatal(f"{doing}: {NO_TEXT} ({_words(error)})")
     told = _told_by_broker(error)
     for made, classes, reason in RULES:
         if issubclass(told, classes):

@@ -46,6 +46,17 @@ def free_line(consumer: Any) -> None:
         fetcher._next_partition_records = None
 
 
+def drop_line(consumer: Any) -> None:
+    """Throw away the records in line, which a poll that raised may have left without an end.
+
+    The client goes on asking them within one poll, for ever, where the partition is read from the same offset again.
+    """
+    line = consumer._fetcher._next_partition_records
+    if line is not None:
+        line.drain()
+    consumer._fetcher._next_partition_records = None
+
+
 def cluster_id(admin: Any) -> str:
     """Identity of the cluster, as each broker's metadata have it.
 

@@ -9,7 +9,8 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.gc_pause import collector_paused
-from kstream_worker.bus.kafka_python.internals import position_offset
+from kstream_worker.bus.kafka_python.header_names import leave_out_if_unreadable
+from kstream_worker.bus.kafka_python.internals import drop_line, position_offset
 
 
 def poll(
@@ -22,10 +23,13 @@ def poll(
     try:
         with collector_paused():
             records: dict[ClientPartition, list[Any]] = consumer.poll(timeout_ms=timeout_s * 1000)
-    except Exception:
+    except Exception as error:
+        drop_line(consumer)
         assigned = consumer.assignment()
         for partition, offset in before.items():
             if offset is not None and partition in assigned:
                 consumer.seek(partition, offset)
+        if leave_out_if_unreadable(error):
+            return {}
         raise
     return records
