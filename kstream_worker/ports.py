@@ -67,8 +67,12 @@ class Source(Protocol):
         """Return records again; no effect on partitions not assigned."""
         ...
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """The next record returned is the first with an offset >= `offset`."""
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+        """The next record returned is the first with an offset >= `offset`.
+
+        `leader_epoch` is that of the record before it, as it was committed: a poll raises `Fatal` where the log has
+        lost that record since, whether or not another one stands in its place. -1: not checked.
+        """
         ...
 
     def position(self, partition: TopicPartition) -> int | None:

@@ -210,7 +210,7 @@ class Worker:
         tp = task.partition
         self._tasks[tp] = task
         self._lookout.opened(opened)
-        task.leader_epoch = -1 if opened.committed is None else opened.committed.leader_epoch
+        task.leader_epoch = opened.leader_epoch
         self._trials.begin(task)
         if opened.letters:
             self._committer.outbox.add(tp, opened.letters)
@@ -255,8 +255,8 @@ class Worker:
     def _pause(self, partitions: Iterable[TopicPartition]) -> None:
         self._source.pause(partitions)
 
-    def _seek(self, partition: TopicPartition, offset: int) -> None:
-        self._source.seek(partition, offset)
+    def _seek(self, partition: TopicPartition, offset: int, leader_epoch: int) -> None:
+        self._source.seek(partition, offset, leader_epoch)
 
     def _resume(self, partitions: Iterable[TopicPartition]) -> None:
         if not self._paused:

@@ -25,7 +25,7 @@ class Marks:
         committer: commits the marks.
         pause: stop reading partitions.
         resume: read them.
-        seek: read a partition from an offset on.
+        seek: read a partition from an offset on, if the record before it is still that of this leader epoch.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Marks:
         committer: Committer,
         pause: PauseOrResume,
         resume: PauseOrResume,
-        seek: Callable[[TopicPartition, int], None],
+        seek: Callable[[TopicPartition, int, int], None],
     ) -> None:
         self._committer = committer
         self._pause = pause
@@ -62,7 +62,7 @@ class Marks:
         self._replays[tp] = task
         if not task.ledger.replaying:
             return
-        self._seek(tp, task.ledger.reached)
+        self._seek(tp, task.ledger.reached, -1)  # the epochs of what is read again are not kept
         self._resume([tp])
         log.info("reading again", partition=str(tp), offset=task.ledger.reached, until=task.ledger.live_from)
 
@@ -77,7 +77,7 @@ class Marks:
             del self._replays[tp]
             self._waiting.add(tp)
             self._pause([tp])
-            self._seek(tp, task.ledger.reached)
+            self._seek(tp, task.ledger.reached, task.leader_epoch)
             self._committer.outbox.advance(tp, task.progress)
             self._committer.hurry = True
         return [task.partition for task in ended]

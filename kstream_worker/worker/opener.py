@@ -58,6 +58,12 @@ class Opened:
     letters: list[Messages]
     footing: Footing
 
+    @property
+    def leader_epoch(self) -> int:
+        """Of the last record that was processed; -1 where unknown, as where the state goes on elsewhere."""
+        at = self.committed
+        return at.leader_epoch if at is not None and at.offset == self.task.ledger.live_from else -1
+
 
 class Opener:
     """Opens newly assigned partitions, a slice of work at a time.

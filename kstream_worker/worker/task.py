@@ -42,7 +42,7 @@ class Task:
     Attributes:
         partition: of the input.
         ledger: the books: keys, clock, what is dirty.
-        leader_epoch: of the last record that was read; -1 where unknown.
+        leader_epoch: of the last record that was read, not counting those that are read again; -1 where unknown.
         changed: slots whose published state changed since their last snapshot; they go with the next commit.
     """
 
@@ -201,6 +201,8 @@ class Task:
             Fatal: too many records were refused.
         """
         outputs: list[Messages] = []
+        if not self.ledger.replaying:
+            self.leader_epoch = batch.leader_epoch
         for part in self._parts(batch) if self.ledger.replaying else (batch,):
             live = part.offsets[0] >= self.ledger.live_from
             if live:
@@ -211,7 +213,6 @@ class Task:
             if live:
                 outputs += made
             self.ledger.advance(part.next_offset, len(part))
-        self.leader_epoch = batch.leader_epoch
         return outputs
 
     def _parts(self, batch: Batch) -> list[Batch]:

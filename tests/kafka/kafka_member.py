@@ -69,7 +69,7 @@ class Member:
         self.changes: list[tuple[ChangeKind, TopicPartition]] = []
 
     def make_bus(self, servers: str, tables: dict[str, Any], **names: Any) -> Bus:
-        return kafka_bus(KafkaSettings([servers], **tables), **names)
+        return kafka_bus(KafkaSettings(servers.split(","), **tables), **names)
 
     def start(self) -> Member:
         self.writer.start(PATIENCE_S)
@@ -91,7 +91,7 @@ class Member:
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         for partition, found in self.source.committed(partitions, PATIENCE_S).items():
-            self.source.seek(partition, 0 if found is None else found.offset)
+            self.source.seek(partition, *((0, -1) if found is None else (found.offset, found.leader_epoch)))
         self.source.resume(partitions)
 
     def join(self, count: int, *, resume: bool = True) -> Membership:
@@ -147,7 +147,7 @@ class RdMember(Member):
         return confluent_source, "take"
 
     def make_bus(self, servers: str, tables: dict[str, Any], **names: Any) -> Bus:
-        return confluent_bus(ConfluentSettings([servers], **tables), **names)
+        return confluent_bus(ConfluentSettings(servers.split(","), **tables), **names)
 
 
 @contextlib.contextmanager

@@ -160,6 +160,56 @@ def test_what_does_not_fit_is_said_and_nothing_is_changed(
     assert len(job.estimates()) == 160
 
 
+def lose_newest(job: Any) -> None:
+    """An unclean election: the last ten records that were read are gone, and forty others are there."""
+    for number, position in zip(PARTITIONS, positions(job), strict=True):
+        job.broker.lose_newest("readings", number, position - 10)
+    job.fill(pairs=20, keys=4, change_at=1000, seed=7)
+
+
+def all_done(make_job: MakeJob) -> Any:
+    """A job whose worker has read everything and was stopped: nothing is to be read again."""
+    job = make_job(commit={"interval": 0.2})
+    job.fill(pairs=20, keys=4, change_at=1000)
+    job.run(begin(job))
+    return job
+
+
+@pytest.mark.parametrize("make", [half_done, all_done])
+def test_records_in_the_place_of_others_are_not_taken_for_them(
+    make_job: MakeJob, make: Callable[[MakeJob], Any]
+) -> None:
+    job = make(make_job)
+    lose_newest(job)
+    before = positions(job), len(job.estimates())
+    with pytest.raises(Fatal, match=r"lost records that were read already.*unclean"):
+        job.run(begin(job))
+    assert (positions(job), len(job.estimates())) == before
+
+
+def test_a_change_of_leaders_that_loses_nothing_is_none(make_job: MakeJob) -> None:
+    job = half_done(make_job)
+    for number in PARTITIONS:
+        job.broker.lose_newest("readings", number, 120)
+    job.run(begin(job))
+    assert outcome(job, before=40) == (0, 0, {AS_WAS})
+
+
+@pytest.mark.parametrize(("policy", "read_anew"), [("trust_state", range(0)), ("discard_state", range(70, 80))])
+def test_after_records_gave_way_to_others_one_goes_on_from_where_one_says(
+    make_job: MakeJob, policy: str, read_anew: range
+) -> None:
+    job = half_done(make_job)
+    lose_newest(job)
+    for number in PARTITIONS:
+        job.broker.group("drift").positions[TopicPartition("readings", number)] = Committed(70)
+    job.run(begin(job, policy))
+    counts = Counter((e["partition"], e["offset"]) for e in job.estimates())
+    assert sorted(counts) == [(number, offset) for number in PARTITIONS for offset in range(110)]
+    assert {offset for (_, offset), count in counts.items() if count > 1} == set(read_anew)
+    job.run(begin(job))
+
+
 def test_input_that_was_not_read_is_lost_and_no_more(make_job: MakeJob) -> None:
     job = half_done(make_job)
     for number in PARTITIONS:

@@ -18,6 +18,10 @@ OUT_OF_RANGE = (
     "the records to be read next are not there: retention deleted them, the topic was made anew, or a broker lost "
     "data; decide where to go on"
 )
+LOST_NEWEST = (
+    "the log has lost records that were read already, and others may stand in their place: a leader was elected that "
+    "did not have them (unclean.leader.election.enable). docs/state.md says how to go on"
+)
 CORRUPT = "the broker sent bytes that cannot be right; a broken disk, or something else than Kafka listens there"
 TOPIC_RIGHT = "a right on a topic is missing; `kstream-worker check` names it"
 GROUP_RIGHT = "the right READ on the consumer group is missing"

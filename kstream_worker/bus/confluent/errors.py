@@ -27,6 +27,9 @@ SETTING = "a client setting is not acceptable"
 # Once fenced, a consumer says only that it failed for good, with this text of the reason.
 INSTANCE_FENCED = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
 
+# Where offsets are not to be reset, the loss of records is told as a reset that cannot be, with this text.
+TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
+
 
 def _each(codes: Iterable[int], made: type[KstreamError], reason: str) -> dict[int, Meaning]:
     return dict.fromkeys(codes, (made, reason))
@@ -48,9 +51,8 @@ MEANINGS: dict[int, Meaning] = {
     ),
     **_each((E.FENCED_INSTANCE_ID, E.UNRELEASED_INSTANCE_ID), Fatal, reasons.INSTANCE_FENCED),
     **_each((E._FENCED, E.PRODUCER_FENCED, E.TRANSACTION_COORDINATOR_FENCED), Fatal, reasons.PRODUCER_FENCED),
-    **_each(
-        (E.OFFSET_OUT_OF_RANGE, E._AUTO_OFFSET_RESET, E._NO_OFFSET, E._LOG_TRUNCATION), Fatal, reasons.OUT_OF_RANGE
-    ),
+    **_each((E.OFFSET_OUT_OF_RANGE, E._AUTO_OFFSET_RESET, E._NO_OFFSET), Fatal, reasons.OUT_OF_RANGE),
+    **_each((E._LOG_TRUNCATION,), Fatal, reasons.LOST_NEWEST),
     **_each((E.INVALID_MSG, E._BAD_MSG, E._BAD_COMPRESSION, E._UNDERFLOW, E._UNKNOWN_PROTOCOL), Fatal, reasons.CORRUPT),
     **_each(
         (E._AUTHENTICATION, E.SASL_AUTHENTICATION_FAILED, E.UNSUPPORTED_SASL_MECHANISM, E.ILLEGAL_SASL_STATE),
@@ -133,11 +135,18 @@ def classify(error: BaseException, doing: str) -> KstreamError:
 def meaning_of(error: KafkaError, doing: str) -> KstreamError:
     """`classify` for the error objects that come in messages and callbacks."""
     made, reason = MEANINGS.get(error.code(), (Retry, reasons.PASSING))
-    if error.code() == E._FATAL and INSTANCE_FENCED in error.str():
+    if is_truncation(error):
+        made, reason = Fatal, reasons.LOST_NEWEST
+    elif error.code() == E._FATAL and INSTANCE_FENCED in error.str():
         made, reason = Fatal, reasons.INSTANCE_FENCED
     elif made is Retry and (error.fatal() or error.code() == E._FATAL):
         made, reason = Fatal, "the client cannot go on"
     return made(f"{doing}: {reason} ({error.name()}: {error.str().strip()})")
+
+
+def is_truncation(error: KafkaError) -> bool:
+    """Whether a log has lost records that were read."""
+    return error.code() == E._AUTO_OFFSET_RESET and TRUNCATED in error.str()
 
 
 def cause_of(error: KafkaException) -> KafkaError:

@@ -13,7 +13,7 @@ from kstream_worker.bus.common.gc_pause import collector_paused
 from kstream_worker.bus.confluent.assignment import AssignmentLog
 from kstream_worker.bus.confluent.clients import Notes, connect, new_consumer, take
 from kstream_worker.bus.confluent.columns import split_errors, to_batches
-from kstream_worker.bus.confluent.errors import cause_of, classify, meaning_of
+from kstream_worker.bus.confluent.errors import cause_of, classify, is_truncation, meaning_of
 from kstream_worker.bus.confluent.membership import ConfluentMembership
 from kstream_worker.bus.confluent.offsets import read_committed_offsets
 from kstream_worker.bus.confluent.settings import ConfluentSettings
@@ -49,6 +49,7 @@ class ConfluentSource:
         self._log = AssignmentLog()
         self._membership: ConfluentMembership | None = None
         self._positions: dict[TopicPartition, int] = {}  # of those that were sought
+        self._epochs: dict[TopicPartition, tuple[int, int]] = {}  # to be checked at this offset, with each seek to it
         self._unplaced: set[TopicPartition] = set()  # sought while the client could not
         self._owned: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
@@ -114,10 +115,11 @@ class ConfluentSource:
         self._paused.difference_update(partitions)
         self._set_flow()
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
         """Read on from `offset`; no effect on a partition that is not assigned."""
         if partition in self._owned:
             self._positions[partition] = offset
+            self._epochs[partition] = (offset, leader_epoch)
             self._unplaced.add(partition)
             self._set_flow()
 
@@ -142,7 +144,7 @@ class ConfluentSource:
         """Stop within `timeout_s`, whatever the broker does. A dynamic member always leaves the group."""
         consumer, self._consumer = self._consumer, None
         self._membership = None
-        self._positions, self._unplaced = {}, set()
+        self._positions, self._epochs, self._unplaced = {}, {}, set()
         self._owned, self._paused, self._flowing = set(), set(), set()
         if consumer is None:
             return
@@ -212,6 +214,7 @@ class ConfluentSource:
     def _apply(self, change: Change) -> None:
         for partition in change.partitions:
             self._positions.pop(partition, None)
+            self._epochs.pop(partition, None)
         self._unplaced.difference_update(change.partitions)
         self._flowing.difference_update(change.partitions)  # the callbacks paused them, or they are gone
         if change.kind is ChangeKind.ASSIGNED:
@@ -227,7 +230,8 @@ class ConfluentSource:
         partition = TopicPartition(message.topic() or self._topic, message.partition() or 0)
         if error is None or error.code() in HARMLESS:
             return
-        if error.code() == KafkaError._AUTO_OFFSET_RESET and not self._is_flowing(partition):
+        reset = error.code() == KafkaError._AUTO_OFFSET_RESET
+        if reset and not (self._is_flowing(partition) or is_truncation(error)):
             return  # of the placeholder
         self._held_error = self._held_error or meaning_of(error, f"reading {self._topic}")
 
@@ -248,7 +252,9 @@ class ConfluentSource:
 
     def _place(self, partition: TopicPartition) -> bool:
         """Seek; where the client's fetcher does not run (yet), assign the partition anew with the offset."""
-        target = ClientPartition(*partition, self._positions[partition])
+        offset = self._positions[partition]
+        sought, leader_epoch = self._epochs[partition]
+        target = ClientPartition(*partition, offset, leader_epoch=leader_epoch if offset == sought else -1)
         try:
             self._client.seek(target)
         except KafkaException as error:

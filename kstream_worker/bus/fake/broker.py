@@ -141,6 +141,10 @@ class FakeBroker:
         """Delete the records of a partition below an offset."""
         self.log(TopicPartition(topic, partition)).truncate(before)
 
+    def lose_newest(self, topic: str, partition: int, end: int) -> None:
+        """Lose the records of a partition from an offset on, by an unclean election of its leader."""
+        self.log(TopicPartition(topic, partition)).lose_newest(end)
+
     def compact(self, topic: str) -> None:
         """Keep the last value of each key, as the cleaner does where nothing delays it; offsets get gaps."""
         self._expire()

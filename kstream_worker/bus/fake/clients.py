@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+from kstream_worker.bus.common import reasons
 from kstream_worker.bus.fake.group import FakeMembership
 from kstream_worker.bus.fake.log import FakeRecord, Slice
 from kstream_worker.errors import ConfigError, Fatal, Retry
@@ -28,6 +29,7 @@ class FakeSource:
         self._incarnation = 0
         self._sizes = cycle(poll_sizes)
         self._positions: dict[TopicPartition, int | None] = {}
+        self._epochs: dict[TopicPartition, int] = {}  # to be checked at the next poll
         self._paused: set[TopicPartition] = set()
         self._membership: FakeMembership | None = None
         self._unsettled_polls = 0
@@ -70,10 +72,11 @@ class FakeSource:
         """Return records again."""
         self._paused.difference_update(partitions)
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
         """Read from `offset` on; no effect on a partition that is not assigned."""
         if partition in self._positions:
             self._positions[partition] = offset
+            self._epochs[partition] = leader_epoch
 
     def position(self, partition: TopicPartition) -> int | None:
         """The offset to be read next; None before the first seek and when not assigned."""
@@ -155,12 +158,17 @@ class FakeSource:
                 break
             if position is None or partition in self._paused:
                 continue
+            self._check(partition, position, self._epochs.pop(partition, -1))
             found = _read(self._broker, partition, position, limit)
             self._positions[partition] = found.position
             limit -= len(found.records)
             if found.records:
-                batches.append(_batch(partition, found))
+                batches.append(_batch(self._broker, partition, found))
         return batches
+
+    def _check(self, partition: TopicPartition, position: int, leader_epoch: int) -> None:
+        if leader_epoch >= 0 and self._broker.log(partition).epoch_end(leader_epoch) < position:
+            raise Fatal(f"{partition}: {reasons.LOST_NEWEST}")
 
     def _pending(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         return [one for one in partitions if self._broker.has_pending_position(self._group.name, one)]
@@ -189,7 +197,7 @@ class FakeReader:
             found = _read(self._broker, partition, position, READER_POLL_RECORDS)
             self._positions[partition] = found.position
             if found.records:
-                batches.append(_batch(partition, found))
+                batches.append(_batch(self._broker, partition, found))
         self._broker.clock.sleep(min(timeout_s, self._broker.poll_cost_s) if batches else timeout_s)
         return batches
 
@@ -212,7 +220,7 @@ def _read(broker: FakeBroker, partition: TopicPartition, position: int, limit: i
     return log.read(position, limit)
 
 
-def _batch(partition: TopicPartition, found: Slice) -> Batch:
+def _batch(broker: FakeBroker, partition: TopicPartition, found: Slice) -> Batch:
     records: list[FakeRecord] = found.records
     return Batch(
         partition=partition,
@@ -222,5 +230,5 @@ def _batch(partition: TopicPartition, found: Slice) -> Batch:
         values=[record.value for record in records],
         headers=[record.headers for record in records],
         next_offset=found.position,
-        leader_epoch=0,
+        leader_epoch=broker.log(partition).leader_epoch(records[-1].offset),
     )

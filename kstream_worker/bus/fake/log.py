@@ -71,6 +71,7 @@ class PartitionLog:
         self.partition = partition
         self.start = 0
         self.end = 0
+        self._ended_epochs: list[int] = []  # where each of them ended
         self._offsets: list[int] = []
         self._records: list[FakeRecord | None] = []
         self._transactions: list[Transaction | None] = []
@@ -121,6 +122,21 @@ class PartitionLog:
         cut = bisect_left(self._offsets, self.start)
         del self._offsets[:cut], self._records[:cut], self._transactions[:cut]
 
+    def lose_newest(self, end: int) -> None:
+        """Lose everything from `end` on, as where a leader is elected that did not have it; no transaction is open."""
+        cut = bisect_left(self._offsets, end)
+        del self._offsets[cut:], self._records[cut:], self._transactions[cut:]
+        self.end = end
+        self._ended_epochs.append(end)
+
+    def leader_epoch(self, offset: int) -> int:
+        """The epoch in which the record at this offset was written."""
+        return sum(end <= offset for end in self._ended_epochs)
+
+    def epoch_end(self, epoch: int) -> int:
+        """The first offset behind the records of this epoch."""
+        return self._ended_epochs[epoch] if epoch < len(self._ended_epochs) else self.end
+
     def compact(self) -> None:
         """Keep the last value of each key below the last stable offset, and no tombstones; the offsets stay."""
         last = {record.key: record for record in self._visible(self.start, self.stable_end())}
@@ -134,6 +150,7 @@ class PartitionLog:
         """The same log apart from this one; open transactions are exchanged for their own copies."""
         other = PartitionLog(self.partition)
         other.start, other.end = self.start, self.end
+        other._ended_epochs = self._ended_epochs.copy()
         other._offsets, other._records = self._offsets.copy(), self._records.copy()
         other._transactions = self._transactions.copy()
         if self._open:

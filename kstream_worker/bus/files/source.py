@@ -102,12 +102,13 @@ class FileSource:
         """Return records again."""
         self._set_paused(partitions, paused=False)
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from the first line that starts at `offset` or after it.
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
+        """Read on from the first line that starts at `offset` or after it; fingerprints stand for epochs.
 
         Raises:
             Fatal: a stream would have to be read again.
         """
+        del leader_epoch
         one = self._partitions.get(partition)
         if one is None:
             return

@@ -48,7 +48,12 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         Fatal,
-        (client.OffsetOutOfRangeError, client.NoOffsetForPartitionError, client.LogTruncationError),
+        (client.LogTruncationError,),
+        reasons.LOST_NEWEST,
+    ),
+    (
+        Fatal,
+        (client.OffsetOutOfRangeError, client.NoOffsetForPartitionError),
         reasons.OUT_OF_RANGE,
     ),
     (

@@ -106,11 +106,21 @@ def fenced_without_word(consumer: Any) -> bool:
         return bool(coordinator.state == MemberState.STABLE and not coordinator._heartbeat_enabled and not joining)
 
 
-def position_offset(consumer: Any, partition: ClientPartition) -> int | None:
-    """The position; the public call may wait for the network (leader epoch checks)."""
+def position(consumer: Any, partition: ClientPartition) -> OffsetAndMetadata | None:
+    """The position, with the leader epoch of the record before it; the public call may wait for the network."""
     state = consumer._subscription.assignment.get(partition)
-    position = None if state is None else state.position
-    return None if position is None else int(position.offset)
+    return None if state is None else state.position
+
+
+def position_offset(consumer: Any, partition: ClientPartition) -> int | None:
+    """The offset of the position."""
+    reached: Any = position(consumer, partition)
+    return None if reached is None else int(reached.offset)
+
+
+def seek(consumer: Any, partition: ClientPartition, to: OffsetAndMetadata) -> None:
+    """Read on from there, unless the log has lost the record before it; the public call knows no leader epochs."""
+    consumer._subscription.seek(partition, to)
 
 
 def committed_offsets(

@@ -10,7 +10,7 @@ from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.gc_pause import collector_paused
 from kstream_worker.bus.kafka_python.header_names import leave_out_if_unreadable
-from kstream_worker.bus.kafka_python.internals import drop_line, position_offset
+from kstream_worker.bus.kafka_python.internals import drop_line, position, seek
 
 
 def poll(
@@ -19,16 +19,16 @@ def poll(
     """Records by partition. What the client took for a poll that raised, it gave to nobody and has passed: these
     partitions go back to where they were before it.
     """
-    before = {partition: position_offset(consumer, partition) for partition in partitions}
+    before = {partition: position(consumer, partition) for partition in partitions}
     try:
         with collector_paused():
             records: dict[ClientPartition, list[Any]] = consumer.poll(timeout_ms=timeout_s * 1000)
     except Exception as error:
         drop_line(consumer)
         assigned = consumer.assignment()
-        for partition, offset in before.items():
-            if offset is not None and partition in assigned:
-                consumer.seek(partition, offset)
+        for partition, reached in before.items():
+            if reached is not None and partition in assigned:
+                seek(consumer, partition, reached)
         if leave_out_if_unreadable(error):
             return {}
         raise

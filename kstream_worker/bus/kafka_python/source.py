@@ -8,6 +8,7 @@ from typing import Any
 
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.bounded import Deadline, run_bounded
@@ -105,11 +106,11 @@ class KafkaSource:
         self._paused.difference_update(partitions)
         self._restore_pauses()
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
         """Read on from `offset`; no effect on a partition that is not assigned."""
         client_partition = ClientPartition(*partition)
         if partition in self._owned and client_partition in self._consumer.assignment():
-            self._consumer.seek(client_partition, offset)
+            internals.seek(self._consumer, client_partition, OffsetAndMetadata(offset, "", leader_epoch))
             self._sought.add(partition)
             self._restore_pauses()
 

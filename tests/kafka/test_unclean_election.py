@@ -1,0 +1,102 @@
+"""A leader is elected that did not have the newest records: who read them is told, running or started later."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from kafka.admin import KafkaAdminClient, NewTopic
+from kafka_member import Member, RdMember, commit_at_last, members, until
+
+from benchmarks.chaos.arena import three_brokers
+from benchmarks.chaos.client import ends
+from kstream_worker.bus.broker import LocalKafka
+from kstream_worker.errors import Fatal, Retry
+from kstream_worker.records import Batch, Outcome, Progress, TopicPartition
+
+CLIENTS = {"kafka-python": Member, "confluent": RdMember}
+KEPT, READ, AFTER = 10, 20, 25  # records that both replicas have, that were read, and that the new leader has at last
+LOST = r"lost records that were read already.*unclean"
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[LocalKafka]:
+    """Three brokers; a topic for each client, kept by the first two of them."""
+    with three_brokers() as cluster:
+        with contextlib.closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
+            config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+            admin.create_topics(
+                [NewTopic(each, replica_assignments={0: [1, 2]}, topic_configs=config) for each in CLIENTS]
+            )
+        yield cluster
+
+
+def all_end_at(kafka: LocalKafka, offset: int) -> bool:
+    """Whether all topics have a leader and end there."""
+    try:
+        return all(ends(kafka.bootstrap_servers, topic, 1) == {0: offset} for topic in CLIENTS)
+    except (KafkaException, RuntimeError):
+        return False
+
+
+def put(kafka: LocalKafka, count: int) -> None:
+    """Append records to each topic."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "1", "log_level": 0})
+    for topic in CLIENTS:
+        for _ in range(count):
+            producer.produce(topic, b"value", b"key", partition=0)
+    assert producer.flush(60) == 0
+
+
+@contextlib.contextmanager
+def started(kafka: LocalKafka) -> Iterator[tuple[Member, ...]]:
+    """A member of each client, each on its own topic."""
+    with members(*(make(kafka.bootstrap_servers, topic) for topic, make in CLIENTS.items())) as both:
+        yield both
+
+
+def poll(member: Member) -> list[Batch]:
+    """Records; none while brokers are away."""
+    try:
+        return list(member.poll().batches)
+    except Retry:
+        return []
+
+
+def read_and_commit(member: Member) -> None:
+    batches: list[Batch] = []
+    until(lambda: batches.extend(poll(member)) or sum(map(len, batches)) >= READ)
+    at = {TopicPartition(member.topic, 0): Progress(READ, batches[-1].leader_epoch)}
+    assert commit_at_last(member, progress=at) is Outcome.COMMITTED
+
+
+def is_refused(member: Member) -> bool:
+    with pytest.raises(Fatal, match=LOST):
+        until(lambda: poll(member))
+    return True
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_records_that_a_new_leader_never_had_are_missed(kafka: LocalKafka) -> None:
+    put(kafka, KEPT)
+    until(lambda: all_end_at(kafka, KEPT))
+    with started(kafka) as running:
+        for member in running:
+            member.join(1)
+        kafka.kill(1)
+        put(kafka, READ - KEPT)
+        for member in running:
+            read_and_commit(member)
+        kafka.kill(0)
+        kafka.restart(1)
+        until(lambda: all_end_at(kafka, KEPT))
+        put(kafka, AFTER - KEPT)
+        assert all(map(is_refused, running))
+    with started(kafka) as later:
+        for member in later:
+            assert is_refused(member)
+            member.source.seek(TopicPartition(member.topic, 0), READ)  # the same without the epoch
+            assert sum(map(len, member.read(AFTER - READ))) == AFTER - READ
