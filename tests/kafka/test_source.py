@@ -161,6 +161,7 @@ def test_close_ends_with_the_broker_frozen(client, kafka_process, make_own_topic
     freeze(kafka_process)
     member.source.close(leave=True, timeout_s=1.0)
     member.writer.close(1.0)
+    assert member.source.membership() is None
     kafka_process.thaw()
 
 
