@@ -266,6 +266,8 @@ def test_an_input_that_vanishes_before_the_start(data: Path, out: Path) -> None:
     assert "data.jsonl cannot be read" in problem
     with pytest.raises(ConfigError, match=r"data\.jsonl cannot be read: No such file"):
         bus.source().start()
+    data.write_text('{"n":0}\n')
+    assert copy_all(files_bus([data], out)) == 1  # nothing is held by the start that failed
 
 
 def test_folders_and_patterns_are_partitions_in_sorted_order(tmp_path: Path, out: Path) -> None:

@@ -65,13 +65,11 @@ class FileSource:
             Fatal: an input was cut or replaced since the last commit.
         """
         self._store.open("source")
-        positions = self._store.positions()
-        for number, source in self._store.inputs.items():
-            source.open()
-            if number in positions:
-                (offset, _, _), fingerprint = positions[number]
-                source.check_read_before(offset, fingerprint, self._store.remedy)
-            RecordReader(source, 0, self._options)
+        try:
+            self._open_inputs()
+        except BaseException:
+            self.close(leave=True, timeout_s=0.0)
+            raise
         self._started = True
 
     def poll(self, timeout_s: float) -> Poll:
@@ -138,10 +136,19 @@ class FileSource:
         del leave, timeout_s  # there is no group, and nothing waits
         self._started = False
         self._membership = None
-        for one in self._partitions.values():
-            one.source.close()
+        for source in self._store.inputs.values():
+            source.close()
         self._partitions.clear()
         self._store.close("source")
+
+    def _open_inputs(self) -> None:
+        positions = self._store.positions()
+        for number, source in self._store.inputs.items():
+            source.open()
+            if number in positions:
+                (offset, _, _), fingerprint = positions[number]
+                source.check_read_before(offset, fingerprint, self._store.remedy)
+            RecordReader(source, 0, self._options)
 
     def _assign(self) -> Change:
         self._partitions = {

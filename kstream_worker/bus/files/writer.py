@@ -44,7 +44,11 @@ class FileWriter:
         del timeout_s  # nothing here waits for another process
         if not self._started:
             self._store.open("writer")
-            self._outputs.start()
+            try:
+                self._outputs.start()
+            except BaseException:
+                self.close(0.0)
+                raise
             self._started = True
 
     def commit(
