@@ -9,6 +9,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.structs import OffsetAndMetadata
 from kafka_member import Member, client_partition, fill, freeze, members, until
 
+from kstream_worker.bus.common import header_names
 from kstream_worker.errors import Retry
 from kstream_worker.records import ChangeKind, Committed, End, Progress, TopicPartition
 
@@ -211,6 +212,7 @@ class NoText(str):
 def test_a_header_whose_name_is_no_text_stops_no_partition(client, kafka, make_topic, caplog):
     """Brokers do not look at headers, so any producer can write one; clients raise, some at each poll anew."""
     topic = make_topic(configs={"retention.ms": "-1"})
+    caplog.set_level("WARNING", header_names.__name__)
     with contextlib.closing(KafkaProducer(bootstrap_servers=kafka, metrics_enabled=False)) as producer:
         for name in ("before", NoText("x"), "behind"):
             producer.send(topic, b"v", b"key", [(name, b"1")], 0, 1000)

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaException, Producer
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka_member import Member, RdMember, commit_at_last, members, until
+from kafka_member import Member, RdMember, members, until
 
 from benchmarks.chaos.arena import three_brokers
 from benchmarks.chaos.client import ends
 from kstream_worker.bus.broker import LocalKafka
-from kstream_worker.errors import Fatal, Retry
+from kstream_worker.errors import Fatal, Rejoin, Retry
 from kstream_worker.records import Batch, Outcome, Progress, TopicPartition
 
 CLIENTS = {"kafka-python": Member, "confluent": RdMember}
@@ -69,7 +69,15 @@ def read_and_commit(member: Member) -> None:
     batches: list[Batch] = []
     until(lambda: batches.extend(poll(member)) or sum(map(len, batches)) >= READ)
     at = {TopicPartition(member.topic, 0): Progress(READ, batches[-1].leader_epoch)}
-    assert commit_at_last(member, progress=at) is Outcome.COMMITTED
+
+    def committed() -> bool:
+        poll(member)  # the coordinator of the group may have been on the broker that is gone
+        try:
+            return member.source.membership() is not None and member.commit(progress=at) is Outcome.COMMITTED
+        except (Retry, Rejoin):
+            return False
+
+    until(committed)
 
 
 def is_refused(member: Member) -> bool:
