@@ -73,7 +73,9 @@ def read_and_commit(member: Member) -> None:
     def committed() -> bool:
         poll(member)  # the coordinator of the group may have been on the broker that is gone
         try:
-            return member.source.membership() is not None and member.commit(progress=at) is Outcome.COMMITTED
+            return (
+                member.source.membership() is not None and member.commit(progress=at, timeout_s=5) is Outcome.COMMITTED
+            )
         except (Retry, Rejoin):
             return False
 
