@@ -70,13 +70,17 @@ class Source(Protocol):
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
         """The next record returned is the first with an offset >= `offset`.
 
-        `leader_epoch` is that of the record before it, as it was committed: a poll raises `Fatal` where the log has
-        lost that record since, whether or not another one stands in its place. -1: not checked.
+        `leader_epoch` is that of what lies before it, as it was committed: a poll raises `Fatal` where the log has lost
+        some of that since, whether or not other records stand in its place. -1: not checked.
         """
         ...
 
     def position(self, partition: TopicPartition) -> int | None:
         """The offset to be read next; None when unknown."""
+        ...
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Of what lies before the position, markers included; -1 when unknown."""
         ...
 
     def committed(

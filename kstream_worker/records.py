@@ -40,7 +40,7 @@ class Batch:
         values: raw value bytes, None for a tombstone.
         headers: one sequence of (name, value) per record; the empty tuple where there are none.
         next_offset: the position to read from after this batch (not the last offset + 1: markers take offsets).
-        leader_epoch: of the last record, -1 where unknown.
+        leader_epoch: of what lies before `next_offset`, -1 where unknown.
     """
 
     partition: TopicPartition
@@ -159,7 +159,7 @@ class Messages:
 
 
 class Progress(NamedTuple):
-    """How far a partition is processed: the position to read next, and the leader epoch of the last record read."""
+    """How far a partition is processed: the position to read next, and the leader epoch of what lies before it."""
 
     offset: int
     leader_epoch: int = -1
@@ -274,12 +274,12 @@ class Contribution:
 
 @dataclass(slots=True, frozen=True)
 class Summary:
-    """One feature before and after the likely change, in the feature's own units.
+    """One feature before and after the likely change, in the feature's own units; of pairs its two sides, x and y.
 
     Attributes:
         name: of the feature.
-        before: median, spread (IQR / 1.349) and number of samples before it.
-        after: the same from it on.
+        before: median, spread (IQR / 1.349) and number of samples before it; of pairs those of x.
+        after: the same from it on; of pairs those of y.
         size: how much the alarm's kind of change moved the feature: the median's difference, or the spread's.
     """
 

@@ -17,7 +17,7 @@ from benchmarks.chaos.inject import Injector, Unhealed
 from benchmarks.chaos.oracle import Oracle
 from benchmarks.chaos.traffic import Traffic
 from benchmarks.chaos.watch import Watch
-from benchmarks.chaos.workers import ASKED, Supervisor
+from benchmarks.chaos.workers import Supervisor
 
 _HOPELESS = 6  # unexpected ends before the workers ever served
 _FIRST_S = 240.0  # until the workers serve at first: kernels may have to be compiled
@@ -85,7 +85,7 @@ class Report:
             and not self.unexpected
             and self.put_out_alone <= len(self.struck) / _PER_PUT_OUT
             and not self.trouble
-            and all(code in ASKED for code in self.last_exits)
+            and all(code == 0 for code in self.last_exits)
             and all(first is not None or second is not None for first, second, _ in self.twins)
         )
 
@@ -240,6 +240,8 @@ class Chaos:
         report.reached_end = self._watch.wait(last, at, _DRAIN_S) is not None
         if not report.reached_end:
             report.trouble.append(f"not committed to the end (committed, last): {self._watch.behind(last)}")
+        if not all(self._supervisor.wait_serving(i) for i in range(len(self._supervisor.slots))):
+            report.trouble.append("not every worker serves at the end")
         report.last_exits = self._supervisor.stop_all()
         drained = self._arena.command("run", "--drain", *self._arena.static(0), timeout_s=_DRAIN_S)
         if drained.returncode != 0:

@@ -17,8 +17,6 @@ from kstream_worker.bus.broker.process import start_child
 
 _LOOK_S = 0.05
 _SHORT_LIFE_S = 10.0
-# Ends of a process that was asked to end: by the signal itself where it came before anybody listened.
-ASKED = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 _AFTERMATH_S = 60.0  # after a second process of an identity, its survivor may still be put out by what the other did
 PUT_OUT = "give each process its own"
 # librdkafka repeats its request to join when a coordinator is lost, and is put out as a static member by itself.
@@ -210,7 +208,7 @@ class Supervisor:
     def _bury(self, slot: Slot, process: subprocess.Popen[bytes], now: float) -> None:
         code = process.wait()
         slot.codes[code] += 1
-        if not slot.asked or code not in (*ASKED, -signal.SIGKILL):
+        if not slot.asked or code not in (0, -signal.SIGKILL, 128 + signal.SIGTERM, -signal.SIGTERM):
             end = Exit(slot.name, code, last_words(slot.log))
             if now - slot.twinned < _AFTERMATH_S and PUT_OUT in end.why:
                 self.put_out.append(end)

@@ -153,7 +153,8 @@ def _mismatch(found: Found) -> str | None:
         ),
         (
             header.offset > found.end,
-            f"the state is at offset {header.offset}, beyond the end of the input ({found.end})",
+            f"the state is at offset {header.offset}, beyond the end of the input ({found.end}), which has lost its "
+            "newest records",
         ),
     )
     return next((what for wrong, what in checks if wrong), None)
@@ -203,9 +204,17 @@ def _trust(found: Found, header: Header, ours: StateIdentity, what: str) -> Open
 
 def _afresh(found: Found, ours: StateIdentity, what: str) -> Opening:
     offset = found.first if found.committed is None or _is_of_former_topic(found) else found.committed.offset
-    offset = offset if found.earliest <= offset <= found.end else found.earliest
+    if not found.earliest <= offset <= found.end:
+        lost_newest = offset > found.end and _is_of_present_topic(found)
+        offset = found.end if lost_newest else found.earliest
     note = f"{what}; the models start afresh at offset {offset}"
     return Opening(_begin(found, ours, offset), keep=False, note=note)
+
+
+def _is_of_present_topic(found: Found) -> bool:
+    """Whether the input is known to be the topic that the state was written for."""
+    header = found.header
+    return header is not None and bool(header.topic_id) and header.topic_id == found.topic_id
 
 
 def _is_of_former_topic(found: Found) -> bool:

@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 
 from kstream_worker.errors import ConfigError, Fatal
-from kstream_worker.records import Committed, End, Messages, TopicPartition
+from kstream_worker.records import Committed, End, Messages, Progress, TopicPartition
 from kstream_worker.state.format import (
     HEADER_KEY,
     CorruptState,
@@ -185,7 +185,9 @@ class Importer:
         """
         # First the offsets alone: until the last header is written, no partition fits, and no worker starts.
         headers = self._target.headers
-        self._seat.commit(lambda _: [], {self._place.input_of(n): header.offset for n, header in headers.items()})
+        self._seat.commit(
+            lambda _: [], {self._place.input_of(n): Progress(header.offset) for n, header in headers.items()}
+        )
         left = set(headers)
         for number, lines in groupby(snapshots(path), lambda line: line.partition):
             left.discard(number)
@@ -221,7 +223,7 @@ class Importer:
                 column.extend((key,), (value,), (now_ms,), ((),))
             return [column]
 
-        self._seat.commit(make, {self._place.input_of(number): header.offset})
+        self._seat.commit(make, {self._place.input_of(number): Progress(header.offset)})
         self._written += len(rows)
         self._report(self._written)
 

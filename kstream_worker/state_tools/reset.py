@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from kstream_worker.errors import ConfigError, Fatal
 from kstream_worker.ports import Bank
-from kstream_worker.records import Committed, Messages, TopicPartition, Transition
+from kstream_worker.records import Committed, Messages, Progress, TopicPartition, Transition
 from kstream_worker.state.format import HEADER_KEY, Header, Snapshot, decode_snapshot, encode_header, encode_snapshot
 from kstream_worker.state.format import state_key as record_key_of
 from kstream_worker.state.opening import StateIdentity, decide
@@ -103,7 +103,7 @@ def reset_key(place: Place, seat: Seat, reader: StateReader, key: bytes, number:
     starts = StartPositions(tp.topic, "earliest", settings.now_ms)
     starts.learn([committed])
     seat.birth = starts.birth
-    seat.commit(make, {tp: header.offset})
+    seat.commit(make, {tp: Progress(header.offset, committed.leader_epoch)})
     return cleared is not None
 
 

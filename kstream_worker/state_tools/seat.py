@@ -90,27 +90,26 @@ class Seat:
         """Committed positions, open transactions waited for."""
         return self._place.persist(lambda: self._source.committed(partitions, ANSWER_S))
 
-    def commit(self, make: Callable[[str], Sequence[Messages]], offsets: Mapping[TopicPartition, int]) -> str:
+    def commit(self, make: Callable[[str], Sequence[Messages]], progress: Mapping[TopicPartition, Progress]) -> str:
         """Write messages and positions of the group in one transaction; the token of the commit.
 
         Args:
             make: the messages for a token.
-            offsets: input positions that the messages belong to.
+            progress: input positions that the messages belong to.
 
         Raises:
             Fatal: a worker came in between, or commits do not succeed.
         """
         while True:
             token = f"{self.birth}{secrets.token_urlsafe(12)}"
-            if self._attempt(make(token), offsets, token):
+            if self._attempt(make(token), progress, token):
                 self._patience.succeeded()
                 self.keep()
                 return token
             self._place.sleep(self._patience.failed("the transaction was aborted"))
 
-    def _attempt(self, messages: Sequence[Messages], offsets: Mapping[TopicPartition, int], token: str) -> bool:
+    def _attempt(self, messages: Sequence[Messages], progress: Mapping[TopicPartition, Progress], token: str) -> bool:
         """One transaction, in doubt until it is resolved; whether it was committed."""
-        progress = {tp: Progress(offset) for tp, offset in offsets.items()}
         while True:
             self._membership = self._source.membership() or self._membership
             if self._membership is None:

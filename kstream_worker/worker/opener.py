@@ -60,7 +60,7 @@ class Opened:
 
     @property
     def leader_epoch(self) -> int:
-        """Of the last record that was processed; -1 where unknown, as where the state goes on elsewhere."""
+        """Of what lies before the committed position; -1 where unknown, as where the state goes on elsewhere."""
         at = self.committed
         return at.leader_epoch if at is not None and at.offset == self.task.ledger.live_from else -1
 

@@ -42,7 +42,7 @@ class Task:
     Attributes:
         partition: of the input.
         ledger: the books: keys, clock, what is dirty.
-        leader_epoch: of the last record that was read, not counting those that are read again; -1 where unknown.
+        leader_epoch: of what lies before `progress`; -1 where unknown.
         changed: slots whose published state changed since their last snapshot; they go with the next commit.
     """
 

@@ -14,6 +14,8 @@ from state_jobs import (
     worked,
 )
 
+from kstream_worker.bus.fake import FakeBroker
+
 
 def fresh(job: Job, key: str, last: int) -> list[dict[str, Any]]:
     """Estimates of a job's key from its second life on."""
@@ -96,3 +98,16 @@ def test_a_reset_does_not_hide_what_does_not_fit(fake_jobs: Jobs, shown: Shown) 
     assert "the group's committed offset is 7" in shown()[1]
     assert state(job, "reset", "pump-0", "--partition", "0", "--set", "detector.warmup=70") in (1, 78)
     assert job.state() == before
+
+
+def test_a_reset_keeps_the_leader_epoch_of_the_position(fake_jobs: Jobs, shown: Shown, broker: FakeBroker) -> None:
+    """Else records that were lost by then would be missed by nobody."""
+    job = worked(fake_jobs())
+    topic, group = job.config.input.topic, job.name
+    before = broker.committed(group, topic, 0)
+    assert state(job, "reset", "pump-0", "--partition", "0") == 0
+    after = broker.committed(group, topic, 0)
+    assert before is not None
+    assert after is not None
+    assert (after.offset, after.leader_epoch) == (before.offset, before.leader_epoch)
+    assert after.leader_epoch == 0

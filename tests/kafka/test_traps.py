@@ -8,15 +8,42 @@ import time
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove, NewPartitions
+from kafka.consumer.fetcher import ExceptionMetadata
 from kafka.structs import ConsumerGroupMetadata
-from kafka_member import Member, at_phase, column, commit_at_last, fill, freeze, members, outputs, until
+from kafka_member import (
+    Member,
+    at_phase,
+    client_partition,
+    column,
+    commit_at_last,
+    fill,
+    freeze,
+    members,
+    outputs,
+    until,
+)
 
 from kstream_worker.bus.common.writer import Phase
 from kstream_worker.bus.kafka_python.membership import KafkaMembership
-from kstream_worker.errors import Fatal, Rejoin
+from kstream_worker.errors import Fatal, Rejoin, Retry
 from kstream_worker.records import ChangeKind, Outcome, Progress, TopicPartition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+
+def test_an_error_that_waits_for_the_next_poll_outlives_a_pause(kafka, make_topic):
+    """What failed behind records is raised by the next poll, but not if its partition was paused by then; resumed, its
+    records in line have no end, and a poll asks them for ever.
+    """
+    topic = make_topic()
+    partition = TopicPartition(topic, 0)
+    with members(Member(kafka, topic)) as member:
+        member.join(1)
+        held = ExceptionMetadata(client_partition(partition), 0, Member.PASSING)
+        member.source._consumer._fetcher._next_in_line_exception_metadata = held
+        member.source.pause([partition])
+        with pytest.raises(Retry):
+            member.poll(resume=False)
 
 
 def test_an_expired_batch_is_not_committed(client, kafka_process, make_own_topic):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -25,12 +25,14 @@ LOST = r"lost records that were read already.*unclean"
 def kafka() -> Iterator[LocalKafka]:
     """Three brokers; a topic for each client, kept by the first two of them."""
     with three_brokers() as cluster:
-        with contextlib.closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
-            config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-            admin.create_topics(
-                [NewTopic(each, replica_assignments={0: [1, 2]}, topic_configs=config) for each in CLIENTS]
-            )
+        create(cluster, CLIENTS)
         yield cluster
+
+
+def create(kafka: LocalKafka, topics: Iterable[str]) -> None:
+    config, two = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}, {0: [1, 2]}
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers.split(","))) as admin:
+        admin.create_topics([NewTopic(name, replica_assignments=two, topic_configs=config) for name in topics])
 
 
 def all_end_at(kafka: LocalKafka, offset: int) -> bool:
@@ -41,10 +43,10 @@ def all_end_at(kafka: LocalKafka, offset: int) -> bool:
         return False
 
 
-def put(kafka: LocalKafka, count: int) -> None:
+def put(kafka: LocalKafka, count: int, topics: Iterable[str] = CLIENTS) -> None:
     """Append records to each topic."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "1", "log_level": 0})
-    for topic in CLIENTS:
+    for topic in topics:
         for _ in range(count):
             producer.produce(topic, b"value", b"key", partition=0)
     assert producer.flush(60) == 0
@@ -65,17 +67,19 @@ def poll(member: Member) -> list[Batch]:
         return []
 
 
-def read_and_commit(member: Member) -> None:
+def read_and_commit(member: Member, count: int, markers: int = 0) -> None:
+    """Read so many records, pass the markers behind them, and commit the position as a worker does."""
+    at = TopicPartition(member.topic, 0)
     batches: list[Batch] = []
-    until(lambda: batches.extend(poll(member)) or sum(map(len, batches)) >= READ)
-    at = {TopicPartition(member.topic, 0): Progress(READ, batches[-1].leader_epoch)}
+    until(lambda: batches.extend(poll(member)) or sum(map(len, batches)) >= count)
+    until(lambda: poll(member) or member.source.position(at) == count + markers)
+    progress = {at: Progress(count + markers, member.source.leader_epoch(at))}
 
     def committed() -> bool:
         poll(member)  # the coordinator of the group may have been on the broker that is gone
         try:
-            return (
-                member.source.membership() is not None and member.commit(progress=at, timeout_s=5) is Outcome.COMMITTED
-            )
+            found = member.source.membership()
+            return found is not None and member.commit(progress=progress, timeout_s=5) is Outcome.COMMITTED
         except (Retry, Rejoin):
             return False
 
@@ -90,6 +94,32 @@ def is_refused(member: Member) -> bool:
 
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
+def test_a_marker_of_the_next_leader_is_no_loss(kafka: LocalKafka) -> None:
+    """The position passes it, and what the leader of the last record wrote ends before the position."""
+    topics = {f"{name}-clean": make for name, make in CLIENTS.items()}
+    create(kafka, topics)
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "upstream", "log_level": 0}
+    producer = Producer({**settings, "transaction.timeout.ms": 60_000})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for topic in topics:
+        producer.produce(topic, b"value", b"key", partition=0)
+    assert producer.flush(60) == 0
+    kafka.kill(0)
+    kafka.restart(0)  # by then the other replica leads
+    producer.commit_transaction(60)
+    with members(*(make(kafka.bootstrap_servers, topic) for topic, make in topics.items())) as first:
+        for member in first:
+            read_and_commit(member, 1, markers=1)
+            assert member.source.leader_epoch(TopicPartition(member.topic, 0)) > 0
+    with members(*(make(kafka.bootstrap_servers, topic) for topic, make in topics.items())) as second:
+        put(kafka, 1, topics)
+        for member in second:
+            until(lambda member=member: poll(member))
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
 def test_records_that_a_new_leader_never_had_are_missed(kafka: LocalKafka) -> None:
     put(kafka, KEPT)
     until(lambda: all_end_at(kafka, KEPT))
@@ -99,7 +129,7 @@ def test_records_that_a_new_leader_never_had_are_missed(kafka: LocalKafka) -> No
         kafka.kill(1)
         put(kafka, READ - KEPT)
         for member in running:
-            read_and_commit(member)
+            read_and_commit(member, READ)
         kafka.kill(0)
         kafka.restart(1)
         until(lambda: all_end_at(kafka, KEPT))

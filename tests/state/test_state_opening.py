@@ -117,7 +117,7 @@ def test_models_start_afresh_where_that_is_wanted(case: str) -> None:
     assert found.earliest <= header.offset <= found.end
     remade = "deleted and created again" in what  # where the committed offset is one of the former topic
     wanted = found.first if found.committed is None or remade else found.committed.offset
-    assert header.offset == (wanted if found.earliest <= wanted <= found.end else found.earliest)
+    assert header.offset == min(max(wanted, found.earliest), found.end)
     assert header.generation == 4  # snapshots of before do not belong to it
     assert (header.clock_ms, header.closed, header.rejected, header.attempts) == (-1, (), (), 0)
 

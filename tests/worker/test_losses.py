@@ -187,6 +187,38 @@ def test_records_in_the_place_of_others_are_not_taken_for_them(
     assert (positions(job), len(job.estimates())) == before
 
 
+def test_a_marker_of_the_next_leader_is_no_loss(make_job: MakeJob) -> None:
+    """The position passes what the last leader wrote: its end lies before the position."""
+    job = all_done(make_job)
+    worker = begin(job)
+    worker._start()
+    steps(worker, 5)
+    for number in PARTITIONS:
+        log = job.broker.log(TopicPartition("readings", number))
+        log.lose_newest(log.end)  # an election that loses nothing
+        log.skip(1)  # as a marker
+    steps(worker, 100)
+    assert positions(job) == [41, 41]
+    job.fill(pairs=20, keys=4, change_at=1000, seed=7)
+    job.run(begin(job))
+    assert len(job.estimates()) == 160
+
+
+def test_the_newest_records_are_gone_and_none_came_since(make_job: MakeJob) -> None:
+    job = half_done(make_job)
+    for number in PARTITIONS:
+        job.broker.lose_newest("readings", number, 70)
+    for policy in ("fail", "trust_state"):
+        with pytest.raises(Fatal, match=r"beyond the end of the input \(70\), which has lost its newest records"):
+            job.run(begin(job, policy))
+    job.run(begin(job, "discard_state"))
+    job.fill(pairs=10, keys=4, change_at=1000, seed=7)
+    job.run(begin(job))
+    counts = Counter((e["partition"], e["offset"]) for e in job.estimates())
+    assert {offset for (_, offset), count in counts.items() if count > 1} == set(range(70, 80))  # of the new records
+    assert len(counts) == 2 * 90
+
+
 def test_a_change_of_leaders_that_loses_nothing_is_none(make_job: MakeJob) -> None:
     job = half_done(make_job)
     for number in PARTITIONS:

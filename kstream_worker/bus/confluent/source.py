@@ -19,7 +19,7 @@ from kstream_worker.bus.confluent.offsets import read_committed_offsets
 from kstream_worker.bus.confluent.settings import ConfluentSettings
 from kstream_worker.errors import KstreamError, Rejoin
 from kstream_worker.ports import Membership
-from kstream_worker.records import Batch, Change, ChangeKind, Committed, Poll, TopicPartition
+from kstream_worker.records import Batch, Change, ChangeKind, Committed, Poll, Progress, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,7 @@ class ConfluentSource:
         self._notes = Notes()
         self._log = AssignmentLog()
         self._membership: ConfluentMembership | None = None
-        self._positions: dict[TopicPartition, int] = {}  # of those that were sought
-        self._epochs: dict[TopicPartition, tuple[int, int]] = {}  # to be checked at this offset, with each seek to it
+        self._positions: dict[TopicPartition, Progress] = {}  # of those that were sought
         self._unplaced: set[TopicPartition] = set()  # sought while the client could not
         self._owned: set[TopicPartition] = set()
         self._paused: set[TopicPartition] = set()
@@ -118,17 +117,19 @@ class ConfluentSource:
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
         """Read on from `offset`; no effect on a partition that is not assigned."""
         if partition in self._owned:
-            self._positions[partition] = offset
-            self._epochs[partition] = (offset, leader_epoch)
+            self._positions[partition] = Progress(offset, leader_epoch)
             self._unplaced.add(partition)
             self._set_flow()
 
     def position(self, partition: TopicPartition) -> int | None:
         """The offset to be read next; None where not assigned or not sought."""
-        reached = self._positions.get(partition)
-        if reached is None or partition in self._unplaced:
-            return reached
-        return max(reached, self._client_position(partition))
+        reached = self._reached(partition)
+        return None if reached is None else reached.offset
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Of what lies before the position; -1 where unknown."""
+        reached = self._reached(partition)
+        return -1 if reached is None else reached.leader_epoch
 
     def committed(
         self, partitions: Sequence[TopicPartition], timeout_s: float
@@ -144,7 +145,7 @@ class ConfluentSource:
         """Stop within `timeout_s`, whatever the broker does. A dynamic member always leaves the group."""
         consumer, self._consumer = self._consumer, None
         self._membership = None
-        self._positions, self._epochs, self._unplaced = {}, {}, set()
+        self._positions, self._unplaced = {}, set()
         self._owned, self._paused, self._flowing = set(), set(), set()
         if consumer is None:
             return
@@ -214,7 +215,6 @@ class ConfluentSource:
     def _apply(self, change: Change) -> None:
         for partition in change.partitions:
             self._positions.pop(partition, None)
-            self._epochs.pop(partition, None)
         self._unplaced.difference_update(change.partitions)
         self._flowing.difference_update(change.partitions)  # the callbacks paused them, or they are gone
         if change.kind is ChangeKind.ASSIGNED:
@@ -233,7 +233,7 @@ class ConfluentSource:
         reset = error.code() == KafkaError._AUTO_OFFSET_RESET
         if reset and not (self._is_flowing(partition) or is_truncation(error)):
             return  # of the placeholder
-        self._held_error = self._held_error or meaning_of(error, f"reading {self._topic}")
+        self._held_error = self._held_error or meaning_of(error, f"reading {partition}")
 
     def _set_flow(self) -> None:
         """Place seeks, and make the client pause and resume what it does not yet."""
@@ -252,14 +252,13 @@ class ConfluentSource:
 
     def _place(self, partition: TopicPartition) -> bool:
         """Seek; where the client's fetcher does not run (yet), assign the partition anew with the offset."""
-        offset = self._positions[partition]
-        sought, leader_epoch = self._epochs[partition]
-        target = ClientPartition(*partition, offset, leader_epoch=leader_epoch if offset == sought else -1)
+        offset, leader_epoch = self._positions[partition]
+        target = ClientPartition(*partition, offset, leader_epoch=leader_epoch)
         try:
             self._client.seek(target)
         except KafkaException as error:
             log.debug("%s cannot be sought (%s): it is assigned anew", partition, cause_of(error).name())
-            return self._assign_anew(target)
+            return self._assign_anew(target) and leader_epoch < 0  # which only a seek has the client compare
         return True
 
     def _assign_anew(self, target: ClientPartition) -> bool:
@@ -273,16 +272,24 @@ class ConfluentSource:
         self._flowing.discard(TopicPartition(target.topic, target.partition))
         return True
 
-    def _client_position(self, partition: TopicPartition) -> int:
-        """The client's position, which passes markers and aborted records; negative before the first record."""
+    def _reached(self, partition: TopicPartition) -> Progress | None:
+        """The position; the client's own passes markers and aborted records, and is none before the first record."""
+        reached = self._positions.get(partition)
+        if reached is None or partition in self._unplaced:
+            return reached
         (found,) = self._client.position([ClientPartition(*partition)])
-        return found.offset
+        if found.offset <= reached.offset:
+            return reached
+        return Progress(found.offset, -1 if found.leader_epoch is None else found.leader_epoch)
 
     def _batches(self, records: list[Message], late: Container[TopicPartition]) -> Iterator[Batch]:
         for batch in to_batches(records):
             if self._is_flowing(batch.partition) and batch.partition not in late:
-                batch.next_offset = max(batch.next_offset, self._client_position(batch.partition))
-                self._positions[batch.partition] = batch.next_offset
+                self._positions[batch.partition] = Progress(batch.next_offset, batch.leader_epoch)
+                reached = self._reached(batch.partition)
+                if reached is not None:
+                    self._positions[batch.partition] = reached
+                    batch.next_offset, batch.leader_epoch = reached
                 yield batch
 
 

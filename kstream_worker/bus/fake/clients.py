@@ -82,6 +82,11 @@ class FakeSource:
         """The offset to be read next; None before the first seek and when not assigned."""
         return self._positions.get(partition)
 
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Of what lies before the position."""
+        position = self._positions.get(partition)
+        return -1 if position is None else self._broker.log(partition).leader_epoch(position - 1)
+
     def committed(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, Committed | None]:
@@ -230,5 +235,5 @@ def _batch(broker: FakeBroker, partition: TopicPartition, found: Slice) -> Batch
         values=[record.value for record in records],
         headers=[record.headers for record in records],
         next_offset=found.position,
-        leader_epoch=broker.log(partition).leader_epoch(records[-1].offset),
+        leader_epoch=broker.log(partition).leader_epoch(found.position - 1),
     )

@@ -130,7 +130,7 @@ class PartitionLog:
         self._ended_epochs.append(end)
 
     def leader_epoch(self, offset: int) -> int:
-        """The epoch in which the record at this offset was written."""
+        """The epoch in which this offset was written."""
         return sum(end <= offset for end in self._ended_epochs)
 
     def epoch_end(self, epoch: int) -> int:

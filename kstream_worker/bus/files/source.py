@@ -123,6 +123,11 @@ class FileSource:
         one = self._partitions.get(partition)
         return one.reader.position if one is not None and one.reader is not None else None
 
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Files have none."""
+        del partition
+        return -1
+
     def committed(
         self, partitions: Sequence[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, Committed | None]:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from kafka.consumer.fetcher import ConsumerRecord
+from kafka.structs import OffsetAndMetadata
 
 from kstream_worker.records import Batch, Headers, TopicPartition
 
 NO_HEADERS: Headers = ()
 
 
-def to_batch(partition: TopicPartition, records: Sequence[ConsumerRecord], next_offset: int) -> Batch:
+def to_batch(partition: TopicPartition, records: Sequence[ConsumerRecord], position: OffsetAndMetadata | None) -> Batch:
     """Turn the records of one partition into columns; one C-level pass, no object per record.
 
     Args:
         partition: where they come from.
         records: at least one, in offset order.
-        next_offset: the consumer's position after them.
+        position: the consumer's after them, which passes markers.
     """
     _, _, epochs, offsets, times, _, keys, values, headers, *_ = zip(*records, strict=True)
-    epoch = epochs[-1]
+    reached: Any = position  # has no types
+    if reached is None or reached.offset <= offsets[-1]:
+        reached = OffsetAndMetadata(offsets[-1] + 1, "", epochs[-1])
     return Batch(
         partition=partition,
         offsets=list(offsets),
@@ -28,9 +32,15 @@ def to_batch(partition: TopicPartition, records: Sequence[ConsumerRecord], next_
         keys=list(keys),
         values=list(values),
         headers=[_headers(pairs) if pairs else NO_HEADERS for pairs in headers],
-        next_offset=next_offset,
-        leader_epoch=-1 if epoch is None else epoch,
+        next_offset=reached.offset,
+        leader_epoch=leader_epoch_of(reached),
     )
+
+
+def leader_epoch_of(position: Any) -> int:
+    """Of what lies before a position; -1 where unknown."""
+    epoch = position.leader_epoch
+    return -1 if epoch is None else int(epoch)
 
 
 def _headers(pairs: Sequence[tuple[str, bytes | None]]) -> Headers:

@@ -27,13 +27,12 @@ def leave_out_if_unreadable(error: BaseException) -> bool:
         error: what a poll raised.
 
     Returns:
-        Whether the error is of this kind and a repeated poll reads on.
+        Whether the error is of this kind; a repeated poll reads on.
     """
     unreadable = isinstance(error, CorruptRecordError) and UnicodeDecodeError.__name__ in str(error)
-    if not unreadable or _batches._read_msg is _read_anyhow:
-        return False
-    _batches._read_msg = _read_anyhow
-    return True
+    if unreadable:
+        _batches._read_msg = _read_anyhow
+    return unreadable
 
 
 def _read_anyhow(batch: Any) -> Any:
@@ -41,23 +40,27 @@ def _read_anyhow(batch: Any) -> Any:
     try:
         return _read(batch)
     except UnicodeDecodeError:
-        _replace_headers(batch._buffer, batch._pos)
-        record = _read(batch)
+        buffer, start = batch._buffer, batch._pos
+        length, body = _varints.decode_varint(buffer, start)
+        batch._buffer, batch._pos = _without_headers(buffer[body : body + length]), 0
+        try:
+            record = _read(batch)
+        finally:
+            batch._buffer, batch._pos = buffer, body + length
         warn(record.offset)
         return record
 
 
-def _replace_headers(buffer: bytearray, start: int) -> None:
-    """Write the record at `start` anew, with one header that says what is missing."""
-    length, body = _varints.decode_varint(buffer, start)
-    headers = body
+def _without_headers(record: bytes) -> bytearray:
+    """A record and its length, written anew with one header that says what is missing."""
+    headers = 0
     for _ in range(FIELDS_BEFORE_KEY):
-        _, headers = _varints.decode_varint(buffer, headers)
+        _, headers = _varints.decode_varint(record, headers)
     for _ in ("key", "value"):
-        size, headers = _varints.decode_varint(buffer, headers)
+        size, headers = _varints.decode_varint(record, headers)
         headers += max(size, 0)
-    record = bytes(buffer[body:headers]) + _encoded(UNREADABLE)
-    buffer[start : body + length] = _varint(len(record)) + record
+    written = bytes(record[:headers]) + _encoded(UNREADABLE)
+    return bytearray(_varint(len(written)) + written)
 
 
 def _encoded(headers: list[tuple[str, bytes]]) -> bytes:

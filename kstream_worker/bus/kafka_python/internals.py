@@ -46,6 +46,13 @@ def free_line(consumer: Any) -> None:
         fetcher._next_partition_records = None
 
 
+def held_error(consumer: Any) -> Exception | None:
+    """Take what the next poll is to raise: one that follows a pause of the partition would not, and read no more."""
+    fetcher = consumer._fetcher
+    held, fetcher._next_in_line_exception_metadata = fetcher._next_in_line_exception_metadata, None
+    return None if held is None else held.exception
+
+
 def drop_line(consumer: Any) -> None:
     """Throw away the records in line, which a poll that raised may have left without an end.
 
@@ -107,7 +114,7 @@ def fenced_without_word(consumer: Any) -> bool:
 
 
 def position(consumer: Any, partition: ClientPartition) -> OffsetAndMetadata | None:
-    """The position, with the leader epoch of the record before it; the public call may wait for the network."""
+    """The position, with the leader epoch of what lies before it; the public call may wait for the network."""
     state = consumer._subscription.assignment.get(partition)
     return None if state is None else state.position
 
@@ -119,7 +126,7 @@ def position_offset(consumer: Any, partition: ClientPartition) -> int | None:
 
 
 def seek(consumer: Any, partition: ClientPartition, to: OffsetAndMetadata) -> None:
-    """Read on from there, unless the log has lost the record before it; the public call knows no leader epochs."""
+    """Read on from there, unless the log has lost what lay before it; the public call knows no leader epochs."""
     consumer._subscription.seek(partition, to)
 
 

@@ -10,7 +10,7 @@ from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.gc_pause import collector_paused
 from kstream_worker.bus.kafka_python.header_names import leave_out_if_unreadable
-from kstream_worker.bus.kafka_python.internals import drop_line, position, seek
+from kstream_worker.bus.kafka_python.internals import drop_line, held_error, position, seek
 
 
 def poll(
@@ -21,8 +21,7 @@ def poll(
     """
     before = {partition: position(consumer, partition) for partition in partitions}
     try:
-        with collector_paused():
-            records: dict[ClientPartition, list[Any]] = consumer.poll(timeout_ms=timeout_s * 1000)
+        records = _poll(consumer, timeout_s)
     except Exception as error:
         drop_line(consumer)
         assigned = consumer.assignment()
@@ -32,4 +31,13 @@ def poll(
         if leave_out_if_unreadable(error):
             return {}
         raise
+    return records
+
+
+def _poll(consumer: KafkaConsumer, timeout_s: float) -> dict[ClientPartition, list[Any]]:
+    held = held_error(consumer)
+    if held is not None:
+        raise held
+    with collector_paused():
+        records: dict[ClientPartition, list[Any]] = consumer.poll(timeout_ms=timeout_s * 1000)
     return records

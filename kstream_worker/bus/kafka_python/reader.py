@@ -12,7 +12,7 @@ from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.kafka_python.columns import to_batch
 from kstream_worker.bus.kafka_python.errors import translate
-from kstream_worker.bus.kafka_python.internals import position_offset
+from kstream_worker.bus.kafka_python.internals import position, position_offset
 from kstream_worker.bus.kafka_python.polling import poll
 from kstream_worker.bus.kafka_python.settings import KafkaSettings
 from kstream_worker.errors import Fatal
@@ -51,7 +51,7 @@ class KafkaReader:
         with translate("reading"):
             found = poll(self._consumer, self._consumer.assignment(), timeout_s)
         return [
-            to_batch(TopicPartition(*partition), records, self.position(TopicPartition(*partition)))
+            to_batch(TopicPartition(*partition), records, position(self._consumer, partition))
             for partition, records in found.items()
             if records
         ]

@@ -13,7 +13,7 @@ from kafka.structs import TopicPartition as ClientPartition
 
 from kstream_worker.bus.common.bounded import Deadline, run_bounded
 from kstream_worker.bus.kafka_python import internals
-from kstream_worker.bus.kafka_python.columns import to_batch
+from kstream_worker.bus.kafka_python.columns import leader_epoch_of, to_batch
 from kstream_worker.bus.kafka_python.errors import classify, translate
 from kstream_worker.bus.kafka_python.membership import KafkaMembership
 from kstream_worker.bus.kafka_python.offsets import read_committed_offsets
@@ -119,6 +119,11 @@ class KafkaSource:
         if partition not in self._sought:
             return None
         return internals.position_offset(self._consumer, ClientPartition(*partition))
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Of what lies before the position; -1 where unknown."""
+        reached = internals.position(self._consumer, ClientPartition(*partition))
+        return -1 if reached is None else leader_epoch_of(reached)
 
     def committed(
         self, partitions: Sequence[TopicPartition], timeout_s: float
@@ -227,6 +232,4 @@ class KafkaSource:
         for client_partition, rows in records.items():
             partition = TopicPartition(*client_partition)
             if rows and self._is_flowing(partition):
-                position = internals.position_offset(self._consumer, client_partition)
-                last = rows[-1].offset + 1
-                yield to_batch(partition, rows, last if position is None else max(last, position))
+                yield to_batch(partition, rows, internals.position(self._consumer, client_partition))
