@@ -39,7 +39,7 @@ def test_an_error_that_waits_for_the_next_poll_outlives_a_pause(kafka, make_topi
     partition = TopicPartition(topic, 0)
     with members(Member(kafka, topic)) as member:
         member.join(1)
-        held = ExceptionMetadata(client_partition(partition), 0, Member.PASSING)
+        held = ExceptionMetadata(client_partition(topic), 0, Member.PASSING)
         member.source._consumer._fetcher._next_in_line_exception_metadata = held
         member.source.pause([partition])
         with pytest.raises(Retry):

@@ -47,10 +47,16 @@ def free_line(consumer: Any) -> None:
 
 
 def held_error(consumer: Any) -> Exception | None:
-    """Take what the next poll is to raise: one that follows a pause of the partition would not, and read no more."""
+    """Take what the next poll is to raise: one that follows a pause of the partition would not, and read no more.
+
+    None where the partition is gone or is read from elsewhere by now.
+    """
     fetcher = consumer._fetcher
     held, fetcher._next_in_line_exception_metadata = fetcher._next_in_line_exception_metadata, None
-    return None if held is None else held.exception
+    if held is None or position_offset(consumer, held.partition) != held.fetched_offset:
+        return None
+    error: Exception = held.exception
+    return error
 
 
 def drop_line(consumer: Any) -> None:
