@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka_member import Member, RdMember, members, until
+from kafka_member import Member, RdMember, until
 
 from benchmarks.chaos.arena import three_brokers
-from benchmarks.chaos.client import ends
+from benchmarks.chaos.client import ends, in_sync
 from kstream_worker.bus.broker import LocalKafka
 from kstream_worker.errors import Fatal, Rejoin, Retry
 from kstream_worker.records import Batch, Outcome, Progress, TopicPartition
@@ -53,10 +53,23 @@ def put(kafka: LocalKafka, count: int, topics: Iterable[str] = CLIENTS) -> None:
 
 
 @contextlib.contextmanager
-def started(kafka: LocalKafka) -> Iterator[tuple[Member, ...]]:
+def started(kafka: LocalKafka, topics: Mapping[str, type[Member]] = CLIENTS) -> Iterator[list[Member]]:
     """A member of each client, each on its own topic."""
-    with members(*(make(kafka.bootstrap_servers, topic) for topic, make in CLIENTS.items())) as both:
+    both = [make(kafka.bootstrap_servers, topic) for topic, make in topics.items()]
+    with contextlib.ExitStack() as stack:
+        for member in both:
+            stack.callback(member.close)
+            until(lambda member=member: has_started(member))
         yield both
+
+
+def has_started(member: Member) -> bool:
+    """A broker that has just gone or come takes its time."""
+    try:
+        member.start()
+    except Retry:
+        return False
+    return True
 
 
 def poll(member: Member) -> list[Batch]:
@@ -108,11 +121,11 @@ def test_a_marker_of_the_next_leader_is_no_loss(kafka: LocalKafka) -> None:
     kafka.kill(0)
     kafka.restart(0)  # by then the other replica leads
     producer.commit_transaction(60)
-    with members(*(make(kafka.bootstrap_servers, topic) for topic, make in topics.items())) as first:
+    with started(kafka, topics) as first:
         for member in first:
             read_and_commit(member, 1, markers=1)
             assert member.source.leader_epoch(TopicPartition(member.topic, 0)) > 0
-    with members(*(make(kafka.bootstrap_servers, topic) for topic, make in topics.items())) as second:
+    with started(kafka, topics) as second:
         put(kafka, 1, topics)
         for member in second:
             until(lambda member=member: poll(member))
@@ -121,6 +134,7 @@ def test_a_marker_of_the_next_leader_is_no_loss(kafka: LocalKafka) -> None:
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
 def test_records_that_a_new_leader_never_had_are_missed(kafka: LocalKafka) -> None:
+    until(lambda: in_sync(kafka.bootstrap_servers))
     put(kafka, KEPT)
     until(lambda: all_end_at(kafka, KEPT))
     with started(kafka) as running:
