@@ -91,7 +91,7 @@ class Lookout:
             self._telemetry.replay_span(tp, task.ledger.span())
             self._telemetry.dirty_keys(tp, len(task.ledger.dirty))
             if task.ledger.replaying and tp not in unread:
-                self._pass_markers(task, source.position(tp), source.leader_epoch(tp))
+                self._pass_markers(task, source.position(tp), source)
         if self._fleet_keys is not None:
             self._look_at_fleet(sum(task.live_keys for task in tasks.values()), self._fleet_keys)
         now = self._clock()
@@ -161,7 +161,7 @@ class Lookout:
         for tp, task in tasks.items():
             # The source stands ahead of, or elsewhere than, what is processed of the unread.
             position = task.ledger.reached if tp in unread else source.position(tp)
-            self._pass_markers(task, position, source.leader_epoch(tp))
+            self._pass_markers(task, position, source)
             lag = max(ends[tp] - position, 0) if tp in ends and position is not None else None
             self._telemetry.lag(tp, lag)
             if lag == 0:
@@ -174,7 +174,7 @@ class Lookout:
         if ends:
             self._hidden.look(read, self._clock())
 
-    def _pass_markers(self, task: Task, position: int | None, leader_epoch: int) -> None:
+    def _pass_markers(self, task: Task, position: int | None, source: Source) -> None:
         """Only markers and aborted records: retention of them must not look like a loss at the next start."""
         if position is None:
             return
@@ -183,5 +183,6 @@ class Lookout:
         if position > task.ledger.reached:
             task.ledger.advance(position, 0)
             if position > task.ledger.live_from:
-                task.leader_epoch = leader_epoch  # a marker may be of another leader than the record before it
+                # A marker may be of another leader than the record before it.
+                task.leader_epoch = source.leader_epoch(task.partition)
                 self._committer.outbox.advance(task.partition, task.progress)

@@ -25,7 +25,7 @@ class Marks:
         committer: commits the marks.
         pause: stop reading partitions.
         resume: read them.
-        seek: read a partition from an offset on, if the record before it is still that of this leader epoch.
+        seek: read a partition from an offset on, if what lies before it is still of this leader epoch.
     """
 
     def __init__(

@@ -193,6 +193,7 @@ def test_a_join_caused_by_new_partitions_is_not_forgotten(kafka, make_topic):
         admin.create_partitions({topic: NewPartitions(3)})
         admin.close()
         until(lambda: member.poll(0.01) and len(member.owned) == 3 and member.source.membership())
+        assert member.owned == {TopicPartition(topic, number) for number in range(3)}
 
 
 def test_a_held_partition_stays_silent_across_rebalances(kafka, make_topic):

@@ -273,10 +273,14 @@ class ConfluentSource:
         return True
 
     def _reached(self, partition: TopicPartition) -> Progress | None:
-        """The position; the client's own passes markers and aborted records, and is none before the first record."""
+        """The position; None where not assigned or not sought."""
         reached = self._positions.get(partition)
         if reached is None or partition in self._unplaced:
             return reached
+        return self._passed(partition, reached)
+
+    def _passed(self, partition: TopicPartition, reached: Progress) -> Progress:
+        """The client's own position, which passes markers and aborted records, where it has one beyond `reached`."""
         (found,) = self._client.position([ClientPartition(*partition)])
         if found.offset <= reached.offset:
             return reached
@@ -285,11 +289,9 @@ class ConfluentSource:
     def _batches(self, records: list[Message], late: Container[TopicPartition]) -> Iterator[Batch]:
         for batch in to_batches(records):
             if self._is_flowing(batch.partition) and batch.partition not in late:
-                self._positions[batch.partition] = Progress(batch.next_offset, batch.leader_epoch)
-                reached = self._reached(batch.partition)
-                if reached is not None:
-                    self._positions[batch.partition] = reached
-                    batch.next_offset, batch.leader_epoch = reached
+                reached = self._passed(batch.partition, Progress(batch.next_offset, batch.leader_epoch))
+                self._positions[batch.partition] = reached
+                batch.next_offset, batch.leader_epoch = reached
                 yield batch
 
 
